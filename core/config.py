@@ -1,0 +1,292 @@
+"""The config of a run: one typed tree, checked once at load, handed out in parts.
+
+Frozen, unknown keys refused, importable without torch, vLLM or Ray. Derived limits are properties
+beside the numbers they come from. ``drivers/config_file.py`` reads YAML and ``key=value`` overrides
+into ``RunConfig``; a component gets its own part only.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from core.rubric import Frozen
+
+
+class DataConfig(Frozen):
+    """Query files."""
+
+    train: str
+    """JSONL (or a format that the loaders know) of training queries."""
+    eval: str | None = None
+    """Held-out queries, answered every ``loop.eval_every`` steps under their initial rubric."""
+    missing_anchor: Literal["error", "skip"] = "error"
+    """What to do with a query without anchor under a method that needs one (decisions 14)."""
+
+
+class PolicyConfig(Frozen):
+    """The model being trained."""
+
+    model: str
+    """Hugging Face folder or hub name; ``packaged:smollm2-135m-instruct`` is the quickstart's."""
+    max_model_len: int = Field(default=8192, ge=16)
+    """Tokens of prompt plus response."""
+    chat_template: str | None = None
+    """Jinja template text or file, for a model that has none."""
+    trust_remote_code: bool = False
+
+
+class SamplingConfig(Frozen):
+    """How the policy answers."""
+
+    group_size: int = Field(default=8, ge=2)
+    max_new_tokens: int = Field(default=1024, ge=1)
+    temperature: float = Field(default=1.0, gt=0.0)
+
+
+class RolloutConfig(Frozen):
+    """Rollout workers, each one vLLM engine."""
+
+    num_workers: int = Field(default=1, ge=1)
+    num_cpus: float = Field(default=1.0, ge=0.0)
+    num_gpus: float = Field(default=0.0, ge=0.0)
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    gpu_memory_utilization: float = Field(default=0.9, gt=0.0, le=1.0)
+    max_num_seqs: int = Field(default=64, ge=1)
+    timeout_s: float = Field(default=600.0, gt=0.0)
+    """Longest wait for one rollout."""
+    start_timeout_s: float = Field(default=900.0, gt=0.0)
+    logprob_gate: tuple[float, float] = (0.07, 0.35)
+    """Start-up self-check: largest mean and p99 of |rollout - learner| log-probs."""
+
+
+class LearnerConfig(Frozen):
+    """The policy learner: one DeepSpeed engine over ``num_ranks`` actors; GRPO's numbers."""
+
+    num_ranks: int = Field(default=1, ge=1)
+    num_cpus: float = Field(default=1.0, ge=0.0)
+    num_gpus: float = Field(default=0.0, ge=0.0)
+    zero_stage: Literal[0, 2, 3] = 0
+    bf16: bool = True
+    """bf16 autocast over fp32 master weights."""
+    gradient_checkpointing: bool = False
+    lr: float = Field(default=1e-6, gt=0.0)
+    warmup_steps: int = Field(default=0, ge=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: float = Field(default=0.01, ge=0.0)
+    max_grad_norm: float = Field(default=1.0, gt=0.0)
+    mini_batches: int = Field(default=1, ge=1)
+    """Optimizer steps a training step; the batch is split by query."""
+    token_budget: int = Field(default=8192, ge=16)
+    """Most tokens of prompt plus response in one packed micro-batch."""
+    logprob_chunk: int = Field(default=1024, ge=1)
+    """Positions whose vocabulary row exists at one time."""
+    clip_low: float = Field(default=0.2, ge=0.0)
+    clip_high: float = Field(default=0.2, ge=0.0)
+    dual_clip: float = Field(default=3.0, gt=1.0)
+    kl_coef: float = Field(default=0.001, ge=0.0)
+    """0 leaves the reference model out."""
+    is_clamp: float = Field(default=2.0, gt=1.0)
+    """Truncation of the importance weight when rollouts can be off-policy."""
+    timeout_s: float = Field(default=3600.0, gt=0.0)
+    """Longest wait for one training step."""
+
+
+class AdvantageConfig(Frozen):
+    """Group-relative advantages (decisions 7)."""
+
+    ddof: Literal[0, 1] = 1
+    eps: float = Field(default=1e-6, ge=0.0)
+    should_scale: bool = True
+    """Divide by the group's deviation."""
+    drop_flat_groups: bool = False
+    """Leave a group without spread out of the batch instead of keeping it with advantage 0."""
+
+
+class ServedModelConfig(Frozen):
+    """A model behind Ray Serve: the judge's and the writer's common part."""
+
+    backend: Literal["rules", "openai", "vllm"] = "rules"
+    model: str = ""
+    """Model name (openai) or folder (vllm)."""
+    base_url: str | None = None
+    """OpenAI-compatible endpoint; None is the provider's own."""
+    api_key_env: str = "OPENAI_API_KEY"
+    """Environment variable that holds the key; the key itself is never in a config."""
+    temperature: float = Field(default=0.0, ge=0.0)
+    max_tokens: int = Field(default=4096, ge=1)
+    max_model_len: int = Field(default=8192, ge=16)
+    """Context of a ``vllm`` backend's engine."""
+    timeout_s: float = Field(default=120.0, gt=0.0)
+    """Longest wait for one call, retries included."""
+    max_attempts: int = Field(default=4, ge=1)
+    """Tries of one call over transport errors, 408, 429 and 5xx."""
+    max_concurrency: int = Field(default=16, ge=1)
+    """Calls to the endpoint at one time, over all replicas."""
+    num_replicas: int = Field(default=1, ge=1)
+    num_cpus: float = Field(default=0.0, ge=0.0)
+    num_gpus: float = Field(default=0.0, ge=0.0)
+    max_ongoing_requests: int = Field(default=64, ge=1)
+    max_queued_requests: int = Field(default=4096, ge=1)
+    seed: int = 0
+    usd_per_million_prompt_tokens: float = Field(default=0.0, ge=0.0)
+    usd_per_million_completion_tokens: float = Field(default=0.0, ge=0.0)
+
+    @model_validator(mode="after")
+    def _model_is_named(self) -> Self:
+        if self.backend != "rules" and not self.model:
+            raise ValueError(f"got backend {self.backend!r} without a model, wanted `model: NAME`")
+        return self
+
+
+class JudgeConfig(ServedModelConfig):
+    """The judge."""
+
+    template: Literal["ids", "verbatim"] = "ids"
+    """Ask by short ids with reasons, or by criterion text without (decisions 3)."""
+    max_failed_frac: float = Field(default=0.5, gt=0.0, le=1.0)
+    """Stop with a checkpoint when more verdicts than this failed over the last steps."""
+    failed_window_steps: int = Field(default=3, ge=1)
+
+
+class WriterConfig(ServedModelConfig):
+    """The rubric writer."""
+
+
+class CareConfig(Frozen):
+    """CARE's switches (section 3.4, decisions 8 to 14)."""
+
+    adaptive: bool = True
+    chase: bool = True
+    veto: bool = True
+    anchor: bool = True
+    max_new: int = Field(default=1, ge=1)
+    """New criteria a reply may add, by branch."""
+    max_criteria: int = Field(default=24, ge=1)
+    max_chars: int = Field(default=1000, ge=1)
+    """Longest criterion text."""
+
+    @model_validator(mode="after")
+    def _has_a_branch(self) -> Self:
+        if not (self.adaptive or self.chase):
+            raise ValueError("got adaptive and chase both off, wanted one of them (or `static`)")
+        return self
+
+
+class RareConfig(Frozen):
+    """RARE at sample level (section 3.2, decisions 15)."""
+
+    polarity: Literal["negative", "positive", "mixed"] = "negative"
+    budget: int = Field(default=3, ge=1)
+    max_attempts: int = Field(default=5, ge=1)
+    """Tries of the writer; the reason of a refusal is fed back."""
+
+
+class StaticEvolution(Frozen):
+    """A fixed rubric."""
+
+    method: Literal["static"] = "static"
+
+
+class CareEvolution(Frozen):
+    """CARE."""
+
+    method: Literal["care"] = "care"
+    apply: Literal["next_visit", "same_step"] = "next_visit"
+    deadline_s: float = Field(default=120.0, gt=0.0)
+    """Longest wait for one edit (same_step: before the update; next_visit: at the next draw)."""
+    care: CareConfig = CareConfig()
+
+
+class RareEvolution(Frozen):
+    """RARE, always in the same step."""
+
+    method: Literal["rare"] = "rare"
+    deadline_s: float = Field(default=120.0, gt=0.0)
+    rare: RareConfig = RareConfig()
+
+
+class RatchetEvolution(Frozen):
+    """RARE's replacement in the same step, then CARE's contrast for the next visit."""
+
+    method: Literal["ratchet"] = "ratchet"
+    deadline_s: float = Field(default=120.0, gt=0.0)
+    care: CareConfig = CareConfig()
+    rare: RareConfig = RareConfig()
+
+
+EvolutionConfig = Annotated[
+    StaticEvolution | CareEvolution | RareEvolution | RatchetEvolution,
+    Field(discriminator="method"),
+]
+
+
+class RewardConfig(Frozen):
+    """From verdicts to a reward (decisions 5 and 6)."""
+
+    weights: Literal["none", "checklist"] = "none"
+    resist_in_mean: bool = True
+    veto: bool = True
+
+
+class LoopConfig(Frozen):
+    """The training loop."""
+
+    steps: int = Field(ge=1)
+    groups_per_step: int = Field(default=4, ge=1)
+    max_policy_age: int = Field(default=0, ge=0)
+    """0 is the synchronous on-policy run; k lets generation run k updates ahead."""
+    order: Literal["drawn", "finished"] = "drawn"
+    eval_every: int = Field(default=0, ge=0)
+    """Steps between held-out evaluations; 0 is never."""
+    checkpoint_every: int = Field(default=10, ge=0)
+    """Steps between checkpoints; 0 keeps the one at the end (or at a stop) only."""
+    keep_checkpoints: int = Field(default=2, ge=1)
+
+    @property
+    def slots(self) -> int:
+        """Most groups between admission and the weight sync that follows their training."""
+        return (self.max_policy_age + 1) * self.groups_per_step
+
+
+class RunConfig(Frozen):
+    """The whole config of ``drivers.train``."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    seed: int = Field(default=0, ge=0)
+    runs_dir: str | None = None
+    """Where runs are kept; None follows decisions 25."""
+    fresh: bool = False
+    """Start over, even if a run of this name exists."""
+    data: DataConfig
+    policy: PolicyConfig
+    sampling: SamplingConfig = SamplingConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    learner: LearnerConfig = LearnerConfig()
+    advantage: AdvantageConfig = AdvantageConfig()
+    reward: RewardConfig = RewardConfig()
+    judge: JudgeConfig = JudgeConfig()
+    writer: WriterConfig = WriterConfig()
+    evolution: EvolutionConfig = StaticEvolution()
+    loop: LoopConfig
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.sampling.max_new_tokens >= self.policy.max_model_len:
+            raise ValueError(
+                f"got sampling.max_new_tokens={self.sampling.max_new_tokens} with "
+                f"policy.max_model_len={self.policy.max_model_len}, wanted room for a prompt: "
+                "lower the first or raise the second"
+            )
+        if self.learner.mini_batches > self.loop.groups_per_step:
+            raise ValueError(
+                f"got learner.mini_batches={self.learner.mini_batches} with "
+                f"loop.groups_per_step={self.loop.groups_per_step}, wanted at most one mini-batch "
+                "a query"
+            )
+        return self
+
+    @property
+    def needs_anchor(self) -> bool:
+        """Whether the method contrasts with an anchor (decisions 14)."""
+        method = self.evolution
+        return isinstance(method, CareEvolution | RatchetEvolution) and method.care.anchor

@@ -1,0 +1,57 @@
+"""One training task as it stands in a query file (JSONL, one object a line)."""
+
+from typing import Any, Self
+
+from pydantic import Field, JsonValue, field_validator, model_validator
+
+from core.rubric import Criterion, Frozen, Rubric
+
+
+class Message(Frozen):
+    """One chat message."""
+
+    role: str
+    content: str
+
+
+class Anchor(Frozen):
+    """CARE's reference answer (section 3.3): a point to compare with, not a ceiling."""
+
+    model: str = "unknown"
+    response: str = Field(min_length=1)
+
+
+class Query(Frozen):
+    """A prompt with its initial rubric, anchor, and gold criteria that are never rewarded."""
+
+    id: str = Field(min_length=1)
+    messages: tuple[Message, ...] = Field(min_length=1)
+    rubric: Rubric
+    anchor: Anchor | None = None
+    gold: tuple[Criterion, ...] = ()
+    task: str | None = None
+    meta: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @field_validator("rubric", mode="before")
+    @classmethod
+    def _list_is_version_zero(cls, value: Any) -> Any:
+        """A file gives the criteria as a plain list; they are version 0."""
+        return {"criteria": value} if isinstance(value, list | tuple) else value
+
+    @model_validator(mode="after")
+    def _has_a_user_turn_and_separate_gold(self) -> Self:
+        if not any(m.role == "user" and m.content.strip() for m in self.messages):
+            raise ValueError("got no user message with text, wanted at least one")
+        gold_ids = [c.id for c in self.gold]
+        if len(set(gold_ids)) != len(gold_ids) or set(gold_ids) & set(self.rubric.ids):
+            raise ValueError(
+                f"got gold ids {gold_ids}, wanted ids that are unique and not in the rubric"
+            )
+        return self
+
+    @property
+    def prompt_text(self) -> str:
+        """The conversation as plain text for judges and writers (``role: content`` blocks)."""
+        if len(self.messages) == 1:
+            return self.messages[0].content
+        return "\n\n".join(f"{m.role}: {m.content}" for m in self.messages)

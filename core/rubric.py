@@ -1,0 +1,131 @@
+"""Criteria and rubrics: what a response is scored by.
+
+A ``Rubric`` is frozen and checked when it is built: a bad one (two criteria of one id, a graded
+[Resist], no positive weight, a cap on an unknown criterion) cannot exist. An edit makes a new
+``Rubric`` with ``version + 1``; nothing here changes in place.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
+
+CriterionKind = Literal["llm", "resist"]
+
+TAGS: dict[CriterionKind, str] = {"llm": "[llm]", "resist": "[Resist]"}
+"""How a criterion's kind is written in a writer's set (CARE section 3.2)."""
+
+
+class Frozen(BaseModel):
+    """Base of all records that come from files: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Rule(Frozen):
+    """A check that code decides: a verifier's name and its arguments (``core/rules``)."""
+
+    name: str = Field(min_length=1)
+    args: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class Criterion(Frozen):
+    """One gradable statement with integer levels ``0..max``; higher is always better."""
+
+    id: str = Field(min_length=1)
+    text: str
+    kind: CriterionKind = "llm"
+    max: int = Field(default=1, ge=1, strict=True)
+    weight: float = 1.0
+    levels: dict[int, str] | None = None
+    rule: Rule | None = None
+
+    @field_validator("text")
+    @classmethod
+    def _text_is_not_blank(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("got a blank criterion text, wanted a statement to grade")
+        return text
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if not math.isfinite(self.weight):
+            raise ValueError(f"criterion {self.id!r}: got weight {self.weight}, wanted a number")
+        if self.kind == "resist" and self.max != 1:
+            raise ValueError(
+                f"criterion {self.id!r}: got max {self.max} on a [Resist] criterion, wanted 1 "
+                "(a veto is binary)"
+            )
+        if self.levels is not None and sorted(self.levels) != list(range(self.max + 1)):
+            raise ValueError(
+                f"criterion {self.id!r}: got levels {sorted(self.levels)}, "
+                f"wanted each of 0..{self.max}"
+            )
+        return self
+
+    @property
+    def tagged(self) -> str:
+        """The criterion as it stands in a writer's set: ``[llm] text`` or ``[Resist] text``."""
+        return f"{TAGS[self.kind]} {self.text}"
+
+    @property
+    def is_resist(self) -> bool:
+        """Whether failing it vetoes the reward."""
+        return self.kind == "resist"
+
+
+class Cap(Frozen):
+    """RARE's ``reward_aggregation`` cap: a low score on one criterion bounds the whole reward."""
+
+    criterion_id: str
+    score_lte: int = Field(ge=0)
+    max_normalized_score: float = Field(ge=0.0, le=1.0)
+
+
+class Rubric(Frozen):
+    """The versioned list of criteria of one query (or of one task)."""
+
+    version: int = Field(default=0, ge=0)
+    criteria: tuple[Criterion, ...] = Field(min_length=1)
+    caps: tuple[Cap, ...] = ()
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        ids = self.ids
+        doubled = sorted({i for i in ids if ids.count(i) > 1})
+        if doubled:
+            raise ValueError(f"got two criteria with the id {doubled[0]!r}, wanted unique ids")
+        if not any(c.weight > 0 for c in self.criteria):
+            raise ValueError("got no criterion with a positive weight, wanted at least one")
+        for cap in self.caps:
+            if cap.criterion_id not in ids:
+                raise ValueError(f"got a cap on {cap.criterion_id!r}, wanted one of {list(ids)}")
+        return self
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Criterion ids in rubric order."""
+        return tuple(c.id for c in self.criteria)
+
+    @property
+    def total_max(self) -> int:
+        """Sum of the maxima: RARE's denominator (section 3.1)."""
+        return sum(c.max for c in self.criteria)
+
+    def criterion(self, criterion_id: str) -> Criterion:
+        """Return the criterion with this id; KeyError if there is none."""
+        for c in self.criteria:
+            if c.id == criterion_id:
+                return c
+        raise KeyError(criterion_id)
+
+    def with_criteria(self, criteria: Iterable[Criterion]) -> "Rubric":
+        """Return the next version with these criteria (``version + 1``, caps kept)."""
+        return Rubric(version=self.version + 1, criteria=tuple(criteria), caps=self.caps)
+
+    def digest(self) -> str:
+        """Return 16 hex digits that depend on the criteria, not on the version number."""
+        text = "\n".join(c.model_dump_json() for c in self.criteria)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,116 @@
+"""What the loop asks of the parts around it: one Protocol a seam.
+
+``drivers/clients.py`` implements them over Ray actors and Serve handles, ``tests/fakes.py`` in
+process. Every call has a limit of its own and raises with a message that names who waited for whom.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from core.query import Query
+from core.records import (
+    Commit,
+    CommitResult,
+    Completion,
+    GenerateRequest,
+    JudgeReply,
+    JudgeRequest,
+    RescoreReply,
+    RescoreRequest,
+    Rollout,
+    StepReport,
+    TrainBatch,
+    Verdict,
+    WeightUpdate,
+    WriterRequest,
+)
+from core.rubric import Rubric
+
+
+class RolloutPool(Protocol):
+    """The rollout workers as one: places a request on the least loaded live worker."""
+
+    async def generate(self, request: GenerateRequest) -> Rollout:
+        """Return one rollout; raises RolloutError when every retry failed."""
+        ...
+
+    async def load_weights(self, update: WeightUpdate) -> None:
+        """Bring every live worker to this version; a worker that restarted stays out until it has
+        it. Raises WeightSyncError when no worker could load it."""
+        ...
+
+
+class Learner(Protocol):
+    """The learner's ranks as one."""
+
+    async def train_step(self, batch: TrainBatch) -> StepReport:
+        """Do the batch's optimizer steps; raises RunStopped on a non-finite loss."""
+        ...
+
+    async def publish(self, version: int) -> WeightUpdate:
+        """Write the current weights where workers can read them."""
+        ...
+
+    async def save(self, folder: str) -> None:
+        """Write weights, optimizer and random state into ``folder``."""
+        ...
+
+    async def load(self, folder: str) -> None:
+        """Read what ``save`` wrote."""
+        ...
+
+    async def export(self, folder: str) -> None:
+        """Write a Hugging Face folder (weights, config, tokenizer)."""
+        ...
+
+
+class JudgeClient(Protocol):
+    """The judge behind Serve."""
+
+    async def grade(self, request: JudgeRequest) -> JudgeReply:
+        """Never raises for a bad reply: a criterion without a score has a failure kind."""
+        ...
+
+    async def rescore(self, request: RescoreRequest) -> RescoreReply:
+        """Grade some criteria on all responses of a group in one call."""
+        ...
+
+
+class WriterClient(Protocol):
+    """The rubric writer behind Serve."""
+
+    async def write(self, request: WriterRequest) -> Completion:
+        """Return the raw reply; ``failure`` is set when there is none."""
+        ...
+
+
+class Store(Protocol):
+    """The RubricStore."""
+
+    async def register(self, queries: Sequence[Query]) -> None:
+        """Make version 0 of each query's rubric known; one that is known already stays as it is."""
+        ...
+
+    async def current(self, query_id: str) -> Rubric:
+        """Return the current rubric."""
+        ...
+
+    async def commit(self, commit: Commit) -> CommitResult:
+        """Compare-and-set on the version, applied once a key."""
+        ...
+
+    async def cached_verdicts(self, keys: Sequence[str]) -> Mapping[str, Verdict]:
+        """Return the verdicts known for these cache keys."""
+        ...
+
+    async def put_verdicts(self, verdicts: Mapping[str, Verdict]) -> None:
+        """Remember scored verdicts by cache key (failures are never kept)."""
+        ...
+
+    async def snapshot(self, folder: str, step: int) -> None:
+        """Write the state as of ``step`` (edits whose draw is at or before it) into ``folder``."""
+        ...
+
+    async def restore(self, folder: str, step: int) -> None:
+        """Make the snapshot's versions current; later ones are set aside, not deleted."""
+        ...
