@@ -1,6 +1,6 @@
 """One training task as it stands in a query file (JSONL, one object a line)."""
 
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
@@ -36,7 +36,7 @@ class Query(Frozen):
     @classmethod
     def _list_is_version_zero(cls, value: Any) -> Any:
         """A file gives the criteria as a plain list; they are version 0."""
-        return {"criteria": value} if isinstance(value, list | tuple) else value
+        return {"criteria": cast("list[Any]", value)} if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _has_a_user_turn_and_separate_gold(self) -> Self:

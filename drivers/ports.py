@@ -20,6 +20,7 @@ from core.records import (
     Rollout,
     StepReport,
     TrainBatch,
+    TrainingSample,
     Verdict,
     WeightUpdate,
     WriterRequest,
@@ -63,9 +64,26 @@ class Learner(Protocol):
         """Write a Hugging Face folder (weights, config, tokenizer)."""
         ...
 
+    async def logprobs(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
+        """Return the learner's log-probs of each sample's response tokens (temperature applied)."""
+        ...
+
+    async def perturb(self, scale: float, seed: int) -> None:
+        """Add small deterministic noise to all weights, for the start-up self-check."""
+        ...
+
+    async def unperturb(self) -> None:
+        """Put back exactly the weights from before ``perturb``."""
+        ...
+
 
 class JudgeClient(Protocol):
     """The judge behind Serve."""
+
+    @property
+    def identity(self) -> str:
+        """Who judges: part of each verdict's cache key; known before the first call."""
+        ...
 
     async def grade(self, request: JudgeRequest) -> JudgeReply:
         """Never raises for a bad reply: a criterion without a score has a failure kind."""
