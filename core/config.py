@@ -39,6 +39,8 @@ class SamplingConfig(Frozen):
     """How the policy answers."""
 
     group_size: int = Field(default=8, ge=2)
+    eval_group_size: int = Field(default=1, ge=1)
+    """Rollouts of each held-out query."""
     max_new_tokens: int = Field(default=1024, ge=1)
     temperature: float = Field(default=1.0, gt=0.0)
 
@@ -52,6 +54,9 @@ class RolloutConfig(Frozen):
     tensor_parallel_size: int = Field(default=1, ge=1)
     gpu_memory_utilization: float = Field(default=0.9, gt=0.0, le=1.0)
     max_num_seqs: int = Field(default=64, ge=1)
+    weight_transport: Literal["shm", "object_store", "nccl"] = "shm"
+    """How weights reach the workers: a file in /dev/shm (one host), Ray's object store (several),
+    or vLLM's NCCL engine (GPUs)."""
     timeout_s: float = Field(default=600.0, gt=0.0)
     """Longest wait for one rollout."""
     start_timeout_s: float = Field(default=900.0, gt=0.0)

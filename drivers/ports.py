@@ -12,12 +12,15 @@ from core.records import (
     Commit,
     CommitResult,
     Completion,
+    Draw,
     GenerateRequest,
     JudgeReply,
     JudgeRequest,
     RescoreReply,
     RescoreRequest,
     Rollout,
+    RubricEdit,
+    ScoredGroup,
     StepReport,
     TrainBatch,
     TrainingSample,
@@ -93,6 +96,10 @@ class JudgeClient(Protocol):
         """Grade some criteria on all responses of a group in one call."""
         ...
 
+    def stats(self) -> Mapping[str, float]:
+        """Return running totals as ``judge/*`` metrics (calls, retries, tokens, cost)."""
+        ...
+
 
 class WriterClient(Protocol):
     """The rubric writer behind Serve."""
@@ -131,4 +138,22 @@ class Store(Protocol):
 
     async def restore(self, folder: str, step: int) -> None:
         """Make the snapshot's versions current; later ones are set aside, not deleted."""
+        ...
+
+
+class Recorder(Protocol):
+    """Where the loop writes what happened (``drivers/run_files.py``)."""
+
+    def edit(
+        self, draw: Draw, edit: RubricEdit, from_version: int, to_version: int, seconds: float
+    ) -> None:
+        """Write one edit, accepted or not."""
+        ...
+
+    def step(self, step: int, groups: Sequence[ScoredGroup], metrics: Mapping[str, float]) -> None:
+        """Write one training step: its rollouts and metrics."""
+        ...
+
+    def evaluation(self, step: int, groups: Sequence[ScoredGroup]) -> None:
+        """Write the rollouts of a held-out evaluation."""
         ...

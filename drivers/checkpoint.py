@@ -1,0 +1,122 @@
+"""Checkpoints: learner, rubrics and stream position as one unit.
+
+``checkpoints/step_00010/`` holds ``learner/``, ``store/`` and ``position.json``. It is written
+under another name and renamed when it is whole, so a cut one is never loaded; a bounded number is
+kept. A checkpoint belongs to its data: it is refused when the query file, the seed or the batch
+shape changed, since the stream would not go on where it stopped.
+"""
+
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from core.errors import ConfigError
+from drivers.loop import Position
+from drivers.ports import Learner, Store
+
+log = logging.getLogger(__name__)
+
+_POSITION_FILE = "position.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """What must be the same for a checkpoint to be continued."""
+
+    data_fingerprint: str
+    seed: int
+    groups_per_step: int
+    group_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A whole checkpoint on disk."""
+
+    folder: Path
+    position: Position
+    identity: Identity
+    wall_s: float
+    """Seconds that all parts of the run took until here."""
+
+
+class Checkpoints:
+    """The ``checkpoints/`` folder of one run; implements the loop's ``Checkpointer``."""
+
+    def __init__(
+        self,
+        folder: Path,
+        learner: Learner,
+        store: Store,
+        identity: Identity,
+        num_kept: int,
+        wall_s: Callable[[], float],
+    ) -> None:
+        self._folder = folder
+        self._learner = learner
+        self._store = store
+        self._identity = identity
+        self._num_kept = num_kept
+        self._wall_s = wall_s
+
+    async def save(self, position: Position) -> None:
+        """Write a checkpoint at ``position`` and drop the oldest beyond the number kept."""
+        started = time.monotonic()
+        target = self._folder / f"step_{position.step:05d}"
+        partial = target.with_name(target.name + ".tmp")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        await self._learner.save(str(partial / "learner"))
+        await self._store.snapshot(str(partial / "store"), position.step)
+        content = {
+            "position": asdict(position),
+            "identity": asdict(self._identity),
+            "wall_s": self._wall_s(),
+        }
+        with open(partial / _POSITION_FILE, "w", encoding="utf-8") as f:
+            json.dump(content, f, indent=1)
+            f.flush()
+            os.fsync(f.fileno())
+        shutil.rmtree(target, ignore_errors=True)
+        os.replace(partial, target)
+        for old in whole_checkpoints(self._folder)[: -self._num_kept]:
+            shutil.rmtree(old, ignore_errors=True)
+        log.info("checkpoint %s in %.1f s", target.name, time.monotonic() - started)
+
+
+def whole_checkpoints(folder: Path) -> list[Path]:
+    """Return the folders of all whole checkpoints, oldest first."""
+    found = [p for p in folder.glob("step_*") if (p / _POSITION_FILE).is_file()]
+    return sorted(p for p in found if not p.name.endswith(".tmp"))
+
+
+def latest_checkpoint(folder: Path) -> Checkpoint | None:
+    """Return the newest whole checkpoint, or None."""
+    found = whole_checkpoints(folder)
+    if not found:
+        return None
+    content = json.loads((found[-1] / _POSITION_FILE).read_text(encoding="utf-8"))
+    position = content["position"]
+    return Checkpoint(
+        folder=found[-1],
+        position=Position(**position | {"untrained": tuple(position["untrained"])}),
+        identity=Identity(**content["identity"]),
+        wall_s=float(content["wall_s"]),
+    )
+
+
+def check_same_run(found: Identity, wanted: Identity) -> None:
+    """Raise ConfigError when the checkpoint belongs to other data or another batch shape."""
+    for name, value in asdict(found).items():
+        now = getattr(wanted, name)
+        if now != value:
+            raise ConfigError(
+                f"got {name}={now}, but the run's checkpoint was made with {value}: give the "
+                "config or data of the run back, choose another `name`, or start over with "
+                "fresh=true"
+            )

@@ -1,0 +1,201 @@
+"""The generation and grading stage: one draw in, one graded group out.
+
+A rollout goes to the judge as soon as it is finished, not when its group is. The group's rubric is
+pinned when the first rollout needs it; all rollouts of the group are graded under that version.
+Verdicts that the store already has are not asked for again. Gold criteria are graded in calls of
+their own, so that they cannot colour the judge's view of the rubric.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from core.config import SamplingConfig
+from core.grading.cache_key import verdict_key
+from core.grading.visible import visible_response
+from core.query import Query
+from core.records import (
+    Draw,
+    GenerateRequest,
+    GradedGroup,
+    GradedRollout,
+    JudgeRequest,
+    Rollout,
+    Verdict,
+)
+from core.rubric import Criterion, Rubric
+from drivers.ports import JudgeClient, RolloutPool, Store
+from drivers.queries import sampling_seed
+
+T = TypeVar("T")
+
+PinRubric = Callable[[Draw], Awaitable[Rubric]]
+
+
+@dataclass(kw_only=True)
+class GradingCounts:
+    """Running totals of the stage, read and reset by the loop once a step."""
+
+    verdicts: int = 0
+    failed: int = 0
+    cached: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+    generate_s: list[float] = field(default_factory=list)
+    judge_s: list[float] = field(default_factory=list)
+
+
+class Grader:
+    """Generates the rollouts of a draw and has each one judged."""
+
+    def __init__(
+        self,
+        pool: RolloutPool,
+        judge: JudgeClient,
+        store: Store,
+        sampling: SamplingConfig,
+        seed: int,
+    ) -> None:
+        self._pool = pool
+        self._judge = judge
+        self._store = store
+        self._sampling = sampling
+        self._seed = seed
+        self.counts = GradingCounts()
+
+    async def grade_group(
+        self, draw: Draw, query: Query, pin_rubric: PinRubric, group_size: int
+    ) -> GradedGroup:
+        """Return the draw's group, every rollout with a verdict on every criterion."""
+        pin = _Pin(pin_rubric, draw)
+        rollouts = await gathered(
+            self._grade_one(draw, query, index, pin) for index in range(group_size)
+        )
+        return GradedGroup(
+            draw=draw,
+            query=query,
+            rubric=await pin.rubric(),
+            rollouts=tuple(rollouts),
+            judge=self._judge.identity,
+        )
+
+    async def _grade_one(self, draw: Draw, query: Query, index: int, pin: "_Pin") -> GradedRollout:
+        rollout = await self._generate(draw, query, index)
+        rubric = await pin.rubric()
+        verdicts, gold = await gathered(
+            (
+                self.verdicts(query, rollout.response, rubric.criteria),
+                self.verdicts(query, rollout.response, query.gold, is_counted=False),
+            )
+        )
+        return GradedRollout(rollout=rollout, verdicts=verdicts, gold=gold)
+
+    async def _generate(self, draw: Draw, query: Query, index: int) -> Rollout:
+        started = time.monotonic()
+        rollout = await self._pool.generate(
+            GenerateRequest(
+                query_id=query.id,
+                visit=draw.visit,
+                index=index,
+                messages=query.messages,
+                seed=sampling_seed(self._seed, query.id, draw.visit, index),
+                temperature=self._sampling.temperature,
+                max_new_tokens=self._sampling.max_new_tokens,
+            )
+        )
+        self.counts.generate_s.append(time.monotonic() - started)
+        return rollout
+
+    async def verdicts(
+        self,
+        query: Query,
+        response: str,
+        criteria: Sequence[Criterion],
+        *,
+        is_counted: bool = True,
+    ) -> dict[str, Verdict]:
+        """Return a verdict for each criterion, from the store's cache or from the judge."""
+        if not criteria:
+            return {}
+        visible = visible_response(response)
+        keys = {
+            c.id: verdict_key(self._judge.identity, query.prompt_text, c, visible) for c in criteria
+        }
+        found = await self._cached(keys)
+        asked = tuple(c for c in criteria if c.id not in found)
+        if asked:
+            found |= await self._ask(query, visible, asked, keys)
+        if is_counted:
+            self._count(found, num_cached=len(criteria) - len(asked))
+        return {c.id: found[c.id] for c in criteria}
+
+    async def _cached(self, keys: Mapping[str, str]) -> dict[str, Verdict]:
+        known = await self._store.cached_verdicts(tuple(keys.values()))
+        return {
+            criterion_id: _renamed(known[key], criterion_id)
+            for criterion_id, key in keys.items()
+            if key in known
+        }
+
+    async def _ask(
+        self, query: Query, visible: str, asked: tuple[Criterion, ...], keys: Mapping[str, str]
+    ) -> dict[str, Verdict]:
+        reply = await self._judge.grade(
+            JudgeRequest(
+                query_id=query.id, prompt=query.prompt_text, response=visible, criteria=asked
+            )
+        )
+        self.counts.judge_s.append(reply.seconds)
+        fresh = {v.criterion_id: v for v in reply.verdicts}
+        await self._store.put_verdicts(
+            {keys[i]: v for i, v in fresh.items() if v.score is not None}
+        )
+        return fresh
+
+    def _count(self, verdicts: Mapping[str, Verdict], *, num_cached: int) -> None:
+        counts = self.counts
+        counts.verdicts += len(verdicts)
+        counts.cached += num_cached
+        for verdict in verdicts.values():
+            if verdict.failure is not None:
+                counts.failed += 1
+                counts.failures[verdict.failure] = counts.failures.get(verdict.failure, 0) + 1
+
+
+class _Pin:
+    """The group's rubric, read once: when the first rollout is ready to be judged."""
+
+    def __init__(self, pin_rubric: PinRubric, draw: Draw) -> None:
+        self._pin_rubric = pin_rubric
+        self._draw = draw
+        self._lock = asyncio.Lock()
+        self._rubric: Rubric | None = None
+
+    async def rubric(self) -> Rubric:
+        """Return the pinned rubric."""
+        async with self._lock:
+            if self._rubric is None:
+                self._rubric = await self._pin_rubric(self._draw)
+            return self._rubric
+
+
+async def gathered(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Await all; when one raises, cancel the others and raise its error as it is."""
+    tasks = [asyncio.ensure_future(c) for c in coroutines]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _renamed(verdict: Verdict, criterion_id: str) -> Verdict:
+    """A cached verdict belongs to a criterion's text; the id is the asker's."""
+    return Verdict(
+        criterion_id=criterion_id,
+        score=verdict.score,
+        max=verdict.max,
+        reason=verdict.reason,
+        failure=verdict.failure,
+    )

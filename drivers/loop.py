@@ -1,0 +1,277 @@
+"""The training loop: the one place that decides what happens when.
+
+    admit --> [drawn] --> generate + grade --> [graded] --> evolve + score --> [scored] --> train
+      ^                                                                                       |
+      +----------------------- a slot is freed after the weight sync -------------------------+
+
+Stages are coroutines joined by bounded queues. ``(max_policy_age + 1) * groups_per_step`` slots are
+all that is ever between admission and weight sync, so a group's oldest token is at most
+``max_policy_age`` versions behind the learner; 0 is the synchronous on-policy run in the same code.
+Training takes the groups of a step in draw order, so slow queries are not left out. The trainer is
+the only finite stage; any other stage that ends is an error. A stop request is honoured between
+steps and while waiting for groups; what was in flight is generated again by the next start.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from core.advantage import score_group
+from core.batching import train_batch
+from core.config import RunConfig
+from core.errors import RunStopped
+from core.query import Query
+from core.records import Draw, GradedGroup, ScoredGroup
+from drivers.evaluate import Evaluator
+from drivers.evolve import Evolver
+from drivers.grading import Grader
+from drivers.next_visit import NextVisitEdits
+from drivers.ports import JudgeClient, Learner, Recorder, RolloutPool, Store, WriterClient
+from drivers.progress import Progress
+from drivers.queries import QueryStream
+from drivers.step_meter import StepClock, StepMeter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The components that the loop drives."""
+
+    pool: RolloutPool
+    learner: Learner
+    judge: JudgeClient
+    writer: WriterClient
+    store: Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """Where a run stands: everything about the loop that a checkpoint keeps."""
+
+    step: int = 0
+    """Training steps done."""
+    next_draw: int = 0
+    """First draw that was never admitted."""
+    untrained: tuple[int, ...] = ()
+    """Draws that were admitted and not trained; they are admitted again first."""
+
+
+class Checkpointer(Protocol):
+    """What the loop needs of checkpoints (``drivers/checkpoint.py``)."""
+
+    async def save(self, position: Position) -> None:
+        """Write one whole checkpoint."""
+        ...
+
+
+class TrainLoop:
+    """Runs training steps until the configured number is done or a stop is requested."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        queries: Mapping[str, Query],
+        parts: Parts,
+        recorder: Recorder,
+        checkpointer: Checkpointer,
+        evaluator: Evaluator | None,
+        progress: Progress,
+    ) -> None:
+        self._config = config
+        self._queries = queries
+        self._parts = parts
+        self._recorder = recorder
+        self._checkpointer = checkpointer
+        self._evaluator = evaluator
+        self._progress = progress
+        loop = config.loop
+        self._stream = QueryStream(tuple(queries), loop.groups_per_step, config.seed)
+        self._slots = asyncio.Semaphore(loop.slots)
+        self._drawn: asyncio.Queue[Draw] = asyncio.Queue(loop.slots)
+        self._graded: asyncio.Queue[GradedGroup] = asyncio.Queue(loop.slots)
+        self._scored: asyncio.Queue[ScoredGroup] = asyncio.Queue(loop.slots)
+        self._early: dict[Draw, ScoredGroup] = {}
+        self._grader = Grader(parts.pool, parts.judge, parts.store, config.sampling, config.seed)
+        self._evolver = Evolver(
+            config.evolution, config.reward, parts.writer, parts.judge, parts.store, recorder.edit
+        )
+        self._edits = NextVisitEdits(self._evolver, parts.store)
+        self._meter = StepMeter(config.judge, self._grader, self._evolver, self._edits, parts.judge)
+        self._untrained: set[int] = set()
+        self._next_draw = 0
+        self._stop = asyncio.Event()
+
+    def request_stop(self) -> None:
+        """Ask for an end with a checkpoint; safe to call from a signal handler."""
+        self._stop.set()
+
+    async def run(self, start: Position) -> Position:
+        """Train from ``start``; returns where it stopped (a checkpoint stands there)."""
+        self._next_draw = start.next_draw
+        trainer = asyncio.create_task(self._train(start.step), name="train")
+        stages = [
+            asyncio.create_task(self._admit(start.untrained), name="admit"),
+            *(
+                asyncio.create_task(stage(), name=stage.__name__)
+                for stage in (self._grade_stage, self._evolve_stage)
+                for _ in range(self._config.loop.slots)
+            ),
+        ]
+        try:
+            await asyncio.wait([trainer, *stages], return_when=asyncio.FIRST_COMPLETED)
+            _raise_if_ended(stages)
+            return await trainer
+        finally:
+            for task in (trainer, *stages):
+                task.cancel()
+            await asyncio.gather(trainer, *stages, return_exceptions=True)
+            await self._edits.close()
+
+    # ------------------------------------------------------------------ stages
+    async def _admit(self, again: Sequence[int]) -> None:
+        """Let draws in as slots become free: first those of the checkpoint, then new ones."""
+        waiting = deque(again)
+        while True:
+            await self._slots.acquire()
+            if waiting:
+                number = waiting.popleft()
+            else:
+                number = self._next_draw
+                self._next_draw += 1
+            draw = self._stream.draw(number)
+            self._untrained.add(number)
+            self._edits.admit(draw)
+            await self._drawn.put(draw)
+
+    async def _grade_stage(self) -> None:
+        while True:
+            draw = await self._drawn.get()
+            query = self._queries[draw.query_id]
+            self._meter.times.start(draw)
+            group = await self._grader.grade_group(
+                draw, query, self._edits.pin, self._config.sampling.group_size
+            )
+            self._meter.times.graded(draw, self._edits.pin_wait_s(draw))
+            await self._graded.put(group)
+
+    async def _evolve_stage(self) -> None:
+        while True:
+            group = await self._graded.get()
+            group = await self._evolver.same_step(group)
+            self._edits.start(group)
+            scored = score_group(group, self._config.reward, self._config.advantage)
+            self._meter.times.scored(group.draw)
+            await self._scored.put(scored)
+
+    # ------------------------------------------------------------------ training
+    async def _train(self, done: int) -> Position:
+        saved = done
+        for step in range(done + 1, self._config.loop.steps + 1):
+            clock = StepClock()
+            groups = await self._unless_stopped(self._collect(step))
+            if groups is None:
+                break
+            clock.mark("idle")
+            await self._train_step(step, groups, clock)
+            done = step
+            problem = self._meter.judge_problem(step)
+            if self._is_checkpoint_due(step) or problem:
+                await self._checkpoint(step)
+                saved = step
+            if problem:
+                raise RunStopped(problem)
+            if self._stop.is_set():
+                break
+        if saved != done:
+            await self._checkpoint(done)
+        return self._position(done)
+
+    async def _collect(self, step: int) -> list[ScoredGroup]:
+        """Return the step's groups: those of its draw in draw order, or the first finished."""
+        num_groups = self._config.loop.groups_per_step
+        if self._config.loop.order == "finished":
+            return [await self._scored.get() for _ in range(num_groups)]
+        wanted = [self._stream.draw((step - 1) * num_groups + i) for i in range(num_groups)]
+        while not all(draw in self._early for draw in wanted):
+            group = await self._scored.get()
+            self._early[group.draw] = group
+        return [self._early.pop(draw) for draw in wanted]
+
+    async def _unless_stopped(
+        self, collecting: Coroutine[Any, Any, list[ScoredGroup]]
+    ) -> list[ScoredGroup] | None:
+        """Await the groups, or None when a stop is requested first."""
+        groups = asyncio.ensure_future(collecting)
+        stop = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait([groups, stop], return_when=asyncio.FIRST_COMPLETED)
+            return groups.result() if groups.done() else None
+        finally:
+            groups.cancel()
+            stop.cancel()
+
+    async def _train_step(self, step: int, groups: Sequence[ScoredGroup], clock: StepClock) -> None:
+        config = self._config
+        batch = train_batch(
+            step,
+            groups,
+            is_off_policy=config.loop.max_policy_age > 0,
+            drop_flat_groups=config.advantage.drop_flat_groups,
+        )
+        report = await self._parts.learner.train_step(batch)
+        clock.mark("update_actor")
+        update = await self._parts.learner.publish(step)
+        await self._parts.pool.load_weights(update)
+        clock.mark("update_weights")
+        self._untrained -= {self._number(g.draw) for g in groups}
+        for _ in groups:
+            self._slots.release()
+        metrics = self._meter.metrics(step, groups, report, clock)
+        if self._is_evaluation_due(step):
+            assert self._evaluator is not None
+            evaluation = await self._evaluator.evaluate(step)
+            metrics |= evaluation.metrics
+            self._recorder.evaluation(step, evaluation.groups)
+        self._recorder.step(step, groups, metrics)
+        self._edits.forget([g.draw for g in groups])
+        self._progress.step(step, metrics, self.queue_depths())
+
+    def queue_depths(self) -> dict[str, int]:
+        """Groups in each stage, for the progress bar."""
+        return {
+            "drawn": self._drawn.qsize(),
+            "graded": self._graded.qsize(),
+            "scored": self._scored.qsize() + len(self._early),
+            "edits": self._edits.num_running,
+        }
+
+    def _is_evaluation_due(self, step: int) -> bool:
+        every = self._config.loop.eval_every
+        is_last = step == self._config.loop.steps
+        return self._evaluator is not None and every > 0 and (step % every == 0 or is_last)
+
+    # ------------------------------------------------------------------ stopping and saving
+    def _is_checkpoint_due(self, step: int) -> bool:
+        every = self._config.loop.checkpoint_every
+        return step == self._config.loop.steps or (every > 0 and step % every == 0)
+
+    async def _checkpoint(self, step: int) -> None:
+        """Save weights, rubrics and stream position as of ``step``, as one unit."""
+        await self._edits.drain(step)
+        await self._checkpointer.save(self._position(step))
+
+    def _position(self, step: int) -> Position:
+        return Position(
+            step=step, next_draw=self._next_draw, untrained=tuple(sorted(self._untrained))
+        )
+
+    def _number(self, draw: Draw) -> int:
+        return (draw.step - 1) * self._config.loop.groups_per_step + draw.position
+
+
+def _raise_if_ended(stages: "Sequence[asyncio.Task[None]]") -> None:
+    for task in stages:
+        if task.done():
+            task.result()
+            raise RuntimeError(f"the stage {task.get_name()!r} ended before training did")

@@ -1,0 +1,118 @@
+"""Edits that run beside the policy update and take effect when their query is drawn again.
+
+Each admitted draw leaves a ticket. The next draw of the same query waits for it, up to the edit
+deadline, before it pins its rubric; generation does not wait, since it needs no rubric. A ticket
+that was given up on is expired: its edit, when it comes, is refused.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from core.records import Draw, GradedGroup
+from core.rubric import Rubric
+from drivers.evolve import Evolver
+from drivers.ports import Store
+
+
+@dataclass(kw_only=True, eq=False)
+class _Ticket:
+    draw: Draw
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    is_expired: bool = False
+    previous: "_Ticket | None" = None
+    pin_wait_s: float = 0.0
+    task: "asyncio.Task[None] | None" = None
+
+
+class NextVisitEdits:
+    """Keeps the edits of one query in the order of its draws."""
+
+    def __init__(self, evolver: Evolver, store: Store) -> None:
+        self._evolver = evolver
+        self._store = store
+        self._latest: dict[str, _Ticket] = {}
+        self._open: dict[Draw, _Ticket] = {}
+        self._trained: set[Draw] = set()
+        self.num_expired = 0
+
+    def admit(self, draw: Draw) -> None:
+        """Note that the draw entered; call in draw order."""
+        previous = self._latest.get(draw.query_id)
+        if previous is not None:
+            previous.previous = None
+        ticket = _Ticket(draw=draw, previous=previous)
+        self._latest[draw.query_id] = ticket
+        self._open[draw] = ticket
+
+    async def pin(self, draw: Draw) -> Rubric:
+        """Return the rubric that the draw is graded under, after the edits of earlier draws."""
+        ticket = self._open[draw]
+        previous = ticket.previous
+        if previous is not None and not previous.settled.is_set():
+            started = time.monotonic()
+            try:
+                async with asyncio.timeout(self._evolver.deadline_s):
+                    await previous.settled.wait()
+            except TimeoutError:
+                previous.is_expired = True
+                self.num_expired += 1
+            ticket.pin_wait_s = time.monotonic() - started
+        return await self._store.current(draw.query_id)
+
+    def pin_wait_s(self, draw: Draw) -> float:
+        """How long this draw waited for the edit of an earlier one."""
+        ticket = self._open.get(draw)
+        return ticket.pin_wait_s if ticket else 0.0
+
+    def start(self, group: GradedGroup) -> None:
+        """Begin the group's edit in the background, if the method has one."""
+        ticket = self._open[group.draw]
+        if not self._evolver.has_next_visit:
+            self._settle(ticket)
+            return
+        ticket.task = asyncio.create_task(self._run(ticket, group))
+
+    async def _run(self, ticket: _Ticket, group: GradedGroup) -> None:
+        try:
+            await self._evolver.next_visit(group, lambda: ticket.is_expired)
+        finally:
+            self._settle(ticket)
+
+    def _settle(self, ticket: _Ticket) -> None:
+        ticket.settled.set()
+
+    def forget(self, draws: Iterable[Draw]) -> None:
+        """Note that these draws were trained, and drop all trained ones whose edits are done.
+
+        An edit task that broke (not: a writer that failed) is raised here and ends the run.
+        """
+        self._trained.update(draws)
+        for draw in [d for d in self._open if d in self._trained]:
+            task = self._open[draw].task
+            if task is None or task.done():
+                del self._open[draw]
+                self._trained.discard(draw)
+                if task is not None:
+                    task.result()
+
+    @property
+    def num_running(self) -> int:
+        """Edits under way."""
+        return sum(t.task is not None and not t.task.done() for t in self._open.values())
+
+    async def drain(self, last_step: int) -> None:
+        """Wait for the edits of all draws up to ``last_step``; each is bounded by its deadline."""
+        tickets = [t for t in self._open.values() if t.draw.step <= last_step]
+        tasks = [t.task for t in tickets if t.task is not None]
+        if tasks:
+            await asyncio.wait(tasks)
+        self.forget([t.draw for t in tickets])
+
+    async def close(self) -> None:
+        """Cancel what still runs."""
+        tasks = [t.task for t in self._open.values() if t.task is not None and not t.task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
