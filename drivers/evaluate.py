@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from core.advantage import score_group
 from core.config import RunConfig
-from core.metrics import gold_score
 from core.query import Query
 from core.records import Draw, ScoredGroup
+from core.reward import gold_score
 from core.rubric import Rubric
 from drivers.grading import Grader, gathered
 from drivers.ports import JudgeClient, RolloutPool, Store
@@ -71,6 +71,11 @@ class Evaluator:
             self._config.sampling.eval_group_size,
         )
         return score_group(group, self._config.reward, self._config.advantage)
+
+
+def _golds(group: ScoredGroup) -> list[float]:
+    scores = [gold_score(group.query.gold, r.graded.gold) for r in group.rollouts]
+    return [s for s in scores if s is not None]
 
 
 def _mean(values: Sequence[float]) -> float | None:

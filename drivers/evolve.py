@@ -9,9 +9,8 @@ rubric and the old rewards stay, and it is counted.
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from core.config import (
     CareConfig,
@@ -32,6 +31,7 @@ from core.evolution.rare import (
     replacement_request,
     rescore_request,
 )
+from core.metrics import saturation_counts
 from core.records import (
     Branch,
     Commit,
@@ -53,6 +53,23 @@ RecordEdit = Callable[[Draw, RubricEdit, int, int, float], None]
 """(draw, edit, from_version, to_version, seconds): writes one line of events.jsonl."""
 
 
+@dataclass(kw_only=True)
+class EvolutionCounts:
+    """What happened to rubrics since the loop last looked."""
+
+    edits: list[RubricEdit] = field(default_factory=list)
+    saturated: int = 0
+    saturable: int = 0
+    contrasts: int = 0
+    writer_calls: int = 0
+    rescored_calls: int = 0
+    skipped: int = 0
+    restored: int = 0
+    deadline_missed: int = 0
+    commit_conflicts: int = 0
+    evolve_s: float = 0.0
+
+
 class Evolver:
     """Applies the configured method to graded groups."""
 
@@ -71,8 +88,8 @@ class Evolver:
         self._judge = judge
         self._store = store
         self._record_edit = record_edit
-        self.counts: Counter[str] = Counter()
-        """Running totals (deadline_missed, commit_conflicts, restored, ...), reset by the loop."""
+        self.counts = EvolutionCounts()
+        """Running totals, read and reset by the loop once a step."""
 
     @property
     def has_next_visit(self) -> bool:
@@ -92,6 +109,9 @@ class Evolver:
     async def same_step(self, group: GradedGroup) -> GradedGroup:
         """Return the group under the rubric that rewards it in this step."""
         method = self._evolution
+        saturated, saturable = saturation_counts(group)
+        self.counts.saturated += saturated
+        self.counts.saturable += saturable
         if isinstance(method, RareEvolution | RatchetEvolution):
             return await self._replace_saturated(group, method.rare)
         if isinstance(method, CareEvolution) and method.apply == "same_step":
@@ -102,7 +122,6 @@ class Evolver:
         started = time.monotonic()
         if replacement_request(group, rare) is None:
             return group
-        self.counts["saturation_events"] += 1
         try:
             async with asyncio.timeout(self.deadline_s):
                 replaced = await self._written_replacements(group, rare)
@@ -121,7 +140,7 @@ class Evolver:
         error = WriterReplyError("no try was made")
         for _ in range(rare.max_attempts):
             reply = await self._writer.write(request)
-            self.counts["writer_calls"] += 1
+            self.counts.writer_calls += 1
             try:
                 replacements = read_replacements(reply, request)
                 break
@@ -177,7 +196,7 @@ class Evolver:
         return replace(group, rubric=rubric, rollouts=tuple(rollouts))
 
     async def _rescore(self, request: RescoreRequest) -> RescoreReply:
-        self.counts["rescored_calls"] += 1
+        self.counts.rescored_calls += 1
         return await self._judge.rescore(request)
 
     # -------------------------------------------------------------- next visit
@@ -200,17 +219,18 @@ class Evolver:
         if evolution is None:
             return
         if is_expired():
-            self.counts["commit_conflicts"] += 1
+            self.counts.commit_conflicts += 1
             evolution = _refused(evolution, group.rubric, "the query was drawn again before it")
         await self._commit(group, evolution, "contrast", started)
 
     async def _contrasted(self, group: GradedGroup, care: CareConfig) -> Evolution | None:
         request = contrast_request(group, care, self._reward)
         if request is None:
-            self.counts["skipped"] += 1
+            self.counts.skipped += 1
             return None
         reply = await self._writer.write(request)
-        self.counts["writer_calls"] += 1
+        self.counts.writer_calls += 1
+        self.counts.contrasts += int(reply.failure is None)
         return read_contrast(reply, request, group, care, self._reward)
 
     # -------------------------------------------------------------- committing
@@ -219,8 +239,8 @@ class Evolver:
     ) -> bool:
         """Commit the next rubric and record its edits; False when the race was lost."""
         seconds = time.monotonic() - started
-        self.counts["evolve_s"] += seconds
-        self.counts["restored"] += evolution.num_restored
+        self.counts.evolve_s += seconds
+        self.counts.restored += evolution.num_restored
         from_version = group.rubric.version
         is_lost = False
         if evolution.rubric.version != from_version:
@@ -238,12 +258,12 @@ class Evolver:
             )
             is_lost = result.status == "conflict"
         if is_lost:
-            self.counts["commit_conflicts"] += 1
+            self.counts.commit_conflicts += 1
             evolution = _refused(
                 evolution, group.rubric, f"version {from_version} is no longer current"
             )
         for edit in evolution.edits:
-            self.counts[f"{edit.branch}_{edit.status}"] += 1
+            self.counts.edits.append(edit)
             to_version = evolution.rubric.version if edit.status == "accepted" else from_version
             self._record_edit(group.draw, edit, from_version, to_version, seconds)
         return not is_lost
@@ -259,13 +279,13 @@ class Evolver:
         is_late: bool = False,
     ) -> None:
         seconds = time.monotonic() - started
-        self.counts["evolve_s"] += seconds
-        self.counts["deadline_missed"] += int(is_late)
-        self.counts[f"{branch}_{status}"] += 1
+        self.counts.evolve_s += seconds
+        self.counts.deadline_missed += int(is_late)
         log.warning("query %s, step %d: %s", group.query.id, group.draw.step, reason)
         edit = RubricEdit(
             method=self._evolution.method, branch=branch, status=status, reason=reason
         )
+        self.counts.edits.append(edit)
         version = group.rubric.version
         self._record_edit(group.draw, edit, version, version, seconds)
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.config import JudgeConfig
-from core.metrics import step_metrics
+from core.metrics import StepCounts, step_metrics
 from core.records import Draw, ScoredGroup, StepReport
-from drivers.evolve import Evolver
+from drivers.evolve import EvolutionCounts, Evolver
 from drivers.grading import Grader, GradingCounts
 from drivers.next_visit import NextVisitEdits
 from drivers.ports import JudgeClient
@@ -100,12 +100,14 @@ class StepMeter:
     ) -> dict[str, float]:
         """Return the step's metrics and start counting anew."""
         counts, self._grader.counts = self._grader.counts, GradingCounts()
-        events = dict(self._evolver.counts)
-        self._evolver.counts.clear()
+        events, self._evolver.counts = self._evolver.counts, EvolutionCounts()
         self._window.append(counts)
         idle_s = clock.seconds.get("idle", 0.0)
         return {
-            **step_metrics(groups, events, learner_version=step - 1),
+            **step_metrics(groups, step - 1, _step_counts(events)),
+            "evolving_rubrics/writer_calls": float(events.writer_calls),
+            "evolving_rubrics/rescored_calls": float(events.rescored_calls),
+            "evolving_rubrics/skipped": float(events.skipped),
             **report.metrics,
             **self._judge.stats(),
             **self.times.pop([g.draw for g in groups], idle_s),
@@ -114,7 +116,7 @@ class StepMeter:
             "timing_s/trainer_idle": idle_s,
             "timing_s/update_actor": clock.seconds["update_actor"],
             "timing_s/update_weights": clock.seconds["update_weights"],
-            "timing_s/evolve_total": float(events.get("evolve_s", 0.0)),
+            "timing_s/evolve_total": events.evolve_s,
         }
 
     def judge_problem(self, step: int) -> str:
@@ -136,10 +138,22 @@ class StepMeter:
         )
 
 
+def _step_counts(events: EvolutionCounts) -> StepCounts:
+    return StepCounts(
+        edits=tuple(events.edits),
+        num_contrasts=events.contrasts,
+        num_saturated=events.saturated,
+        num_saturable=events.saturable,
+        num_restored=events.restored,
+        num_deadline_missed=events.deadline_missed,
+        num_commit_conflicts=events.commit_conflicts,
+    )
+
+
 def _judge_metrics(counts: GradingCounts) -> dict[str, float]:
     metrics = {
         "judge/verdicts": float(counts.verdicts),
-        "judge/cached_verdicts": float(counts.cached),
+        "judge/cached": float(counts.cached),
         "judge/failed_rate": counts.failed / counts.verdicts if counts.verdicts else 0.0,
         "judge/latency_s/mean": _mean(counts.judge_s),
         "judge/latency_s/max": max(counts.judge_s, default=0.0),

