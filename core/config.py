@@ -123,6 +123,8 @@ class ServedModelConfig(Frozen):
     """Context of a ``vllm`` backend's engine."""
     timeout_s: float = Field(default=120.0, gt=0.0)
     """Longest wait for one call, retries included."""
+    start_timeout_s: float = Field(default=900.0, gt=0.0)
+    """Longest wait for the replicas to be ready."""
     max_attempts: int = Field(default=4, ge=1)
     """Tries of one call over transport errors, 408, 429 and 5xx."""
     max_concurrency: int = Field(default=16, ge=1)
