@@ -206,6 +206,8 @@ class Completion:
     usage: Usage = Usage()
     seconds: float = 0.0
     failure: FailureKind | None = None
+    detail: str = ""
+    """What went wrong, for logs and messages; never read as an answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -321,6 +323,8 @@ class ScoredRollout:
     is_vetoed: bool
     advantage: float
     """0 for ungraded rollouts and for groups without spread."""
+    before_veto: float | None = None
+    """The reward without the product of [Resist] scores."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,91 @@
+"""From the verdicts on one response to its reward.
+
+One reward holds both papers. Sum of scores over sum of maxima (RARE section 3.1) is, for binary
+criteria, CARE's unweighted mean (section 3.2); times the product of the [Resist] scores it is
+CARE's veto reward (equation 3). Caps of a rubric bound the normalised sum before the veto.
+A response with a criterion that has no score has no reward: None, never 0, and a [Resist] criterion
+without a score never counts as passed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from core.config import RewardConfig
+from core.normalisers import max_points, pos_sum
+from core.records import Verdict
+from core.rubric import Criterion, Rubric
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reward:
+    """One response's reward and what it was before the veto."""
+
+    value: float | None
+    """None when a criterion has no score."""
+    before_veto: float | None
+    is_vetoed: bool
+
+
+UNGRADED = Reward(value=None, before_veto=None, is_vetoed=False)
+
+
+def rollout_reward(rubric: Rubric, verdicts: Mapping[str, Verdict], config: RewardConfig) -> Reward:
+    """Return the reward of one response under ``rubric``; verdicts on other ids are ignored."""
+    scores = _scores(rubric.criteria, verdicts)
+    if scores is None:
+        return UNGRADED
+    base = _normalised(rubric.criteria, scores, config)
+    for cap in rubric.caps:
+        if scores[cap.criterion_id] <= cap.score_lte:
+            base = min(base, cap.max_normalized_score)
+    passed = 1.0
+    if config.veto:
+        for criterion in rubric.criteria:
+            if criterion.is_resist:
+                passed *= scores[criterion.id]
+    return Reward(value=base * passed, before_veto=base, is_vetoed=passed == 0.0)
+
+
+def gold_score(gold: Sequence[Criterion], verdicts: Mapping[str, Verdict]) -> float | None:
+    """Return sum of scores over sum of maxima of the criteria that are never rewarded.
+
+    None when there is no gold criterion or one of them has no score.
+    """
+    scores = _scores(gold, verdicts)
+    if scores is None:
+        return None
+    return max_points([c.max for c in gold], [scores[c.id] for c in gold])
+
+
+def _scores(
+    criteria: Sequence[Criterion], verdicts: Mapping[str, Verdict]
+) -> dict[str, float] | None:
+    scores: dict[str, float] = {}
+    for criterion in criteria:
+        verdict = verdicts.get(criterion.id)
+        if verdict is None or verdict.score is None:
+            return None
+        assert verdict.max == criterion.max, (criterion, verdict)
+        scores[criterion.id] = verdict.score
+    return scores
+
+
+def _normalised(
+    criteria: Sequence[Criterion], scores: Mapping[str, float], config: RewardConfig
+) -> float:
+    """The sum over the maxima, or the weighted mean with ``weights: checklist``.
+
+    A criterion of negative weight (a penalty) only subtracts, in both; it is not in the
+    denominator. A rubric that has only [Resist] criteria keeps them in the mean.
+    """
+    counted = [c for c in criteria if config.resist_in_mean or not c.is_resist]
+    if not any(c.weight > 0 for c in counted):
+        counted = list(criteria)
+    if config.weights == "checklist":
+        value = pos_sum([c.weight for c in counted], [scores[c.id] / c.max for c in counted])
+    else:
+        gains = sum(scores[c.id] for c in counted if c.weight >= 0)
+        losses = sum(scores[c.id] for c in counted if c.weight < 0)
+        value = (gains - losses) / sum(c.max for c in counted if c.weight >= 0)
+    assert value is not None, criteria
+    return value
