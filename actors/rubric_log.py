@@ -1,0 +1,247 @@
+"""Every version of every rubric, and the verdict cache, in one SQLite file.
+
+``RubricLog`` is the synchronous class behind the RubricStore actor; it needs no Ray, and the
+report reads a run through it. What always holds:
+
+- a commit that returned ``applied`` is on disk (WAL, ``synchronous=FULL``) and is applied once:
+  compare-and-set on the version, the idempotency key unique;
+- no version is ever deleted: a restore moves later ones to ``set_aside`` and frees their keys, so
+  that a replay can commit them again;
+- a failed verdict is never cached, and a cached one is never replaced.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from actors.rubric_schema import COMMIT_FIELDS, open_file, transaction
+from actors.rubric_snapshot import restore_snapshot, write_snapshot
+from core.errors import ConfigError
+from core.query import Query
+from core.records import Commit, CommitResult, RubricEdit, Verdict
+from core.rows import edit_from_row, edit_row, rubric_from_row, rubric_row
+from core.rubric import Rubric
+
+MAX_REASON_CHARS = 2000
+"""Longest reason kept in the verdict cache; the rollout's own row keeps it whole."""
+
+_KEYS_PER_SELECT = 500
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RubricVersion:
+    """One version with its provenance; version 0 comes from the query file and has none."""
+
+    query_id: str
+    version: int
+    rubric: Rubric
+    edits: tuple[RubricEdit, ...] = ()
+    writer: str = ""
+    step: int = 0
+    visit: int = 0
+    key: str = ""
+    seconds: float = 0.0
+    time: float = 0.0
+
+
+class RubricLog:
+    """The file; not thread-safe, one caller at a time."""
+
+    def __init__(self, path: str | Path, *, is_read_only: bool = False) -> None:
+        self._db = open_file(Path(path), is_read_only=is_read_only)
+        self.num_rubrics = 0
+        self.num_edits = 0
+        self._count()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    # -------------------------------------------------------------- rubrics
+    def register(self, queries: Sequence[Query]) -> None:
+        """Make version 0 of each query known; a known one must be the same rubric."""
+        with transaction(self._db):
+            for query in queries:
+                self._register(query)
+        self._count()
+
+    def _register(self, query: Query) -> None:
+        if query.rubric.version != 0:
+            raise ConfigError(
+                f"query {query.id!r}: got rubric version {query.rubric.version}, wanted 0"
+            )
+        row = self._db.execute(
+            "SELECT rubric FROM versions WHERE query_id = ? AND version = 0", (query.id,)
+        ).fetchone()
+        if row is None:
+            self._db.execute(
+                "INSERT INTO versions (query_id, version, rubric, step) VALUES (?, 0, ?, 0)",
+                (query.id, _text(rubric_row(query.rubric))),
+            )
+        elif _rubric(row[0]) != query.rubric:
+            raise ConfigError(
+                f"query {query.id!r}: got another initial rubric than the one this run began with "
+                "(the data file changed), wanted the same: give the run another name, or start "
+                "over with fresh=true"
+            )
+
+    def current(self, query_id: str) -> Rubric:
+        """Return the current rubric; KeyError for a query that was never registered."""
+        row = self._db.execute(
+            "SELECT rubric FROM versions WHERE query_id = ? ORDER BY version DESC LIMIT 1",
+            (query_id,),
+        ).fetchone()
+        if row is None:
+            raise KeyError(f"got query {query_id!r}, wanted one that was registered")
+        return _rubric(row[0])
+
+    def commit(self, commit: Commit) -> CommitResult:
+        """Compare-and-set on the version, applied once a key.
+
+        A commit whose rubric has version ``from_version`` changes nothing and is kept as
+        provenance (refused, failed and no-op edits).
+        """
+        with transaction(self._db):
+            current = self.current(commit.query_id)
+            known = self._db.execute("SELECT 1 FROM commits WHERE key = ?", (commit.key,))
+            if known.fetchone() is not None:
+                return CommitResult(status="duplicate", version=current.version)
+            if current.version != commit.from_version:
+                return CommitResult(status="conflict", version=current.version)
+            _check_next(current, commit)
+            self._insert(commit)
+        self.num_edits += commit.rubric.version - commit.from_version
+        return CommitResult(status="applied", version=commit.rubric.version)
+
+    def _insert(self, commit: Commit) -> None:
+        self._db.execute(
+            f"INSERT INTO commits ({COMMIT_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                commit.key,
+                commit.query_id,
+                commit.from_version,
+                commit.rubric.version,
+                commit.step,
+                commit.visit,
+                json.dumps([edit_row(e) for e in commit.edits]),
+                commit.writer,
+                commit.seconds,
+                time.time(),
+            ),
+        )
+        if commit.rubric.version > commit.from_version:
+            self._db.execute(
+                "INSERT INTO versions (query_id, version, rubric, step, key) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (
+                    commit.query_id,
+                    commit.rubric.version,
+                    _text(rubric_row(commit.rubric)),
+                    commit.step,
+                    commit.key,
+                ),
+            )
+
+    def history(self, query_id: str) -> tuple[RubricVersion, ...]:
+        """Return all versions of a query's rubric, oldest first; empty for an unknown query."""
+        rows = self._db.execute(
+            "SELECT v.version, v.rubric, c.edits, c.writer, v.step, c.visit, v.key, c.seconds, "
+            "c.time FROM versions v LEFT JOIN commits c ON c.key = v.key "
+            "WHERE v.query_id = ? ORDER BY v.version",
+            (query_id,),
+        )
+        return tuple(
+            RubricVersion(
+                query_id=query_id,
+                version=version,
+                rubric=_rubric(rubric),
+                edits=tuple(edit_from_row(e) for e in json.loads(edits or "[]")),
+                writer=writer or "",
+                step=step,
+                visit=visit or 0,
+                key=key or "",
+                seconds=seconds or 0.0,
+                time=at or 0.0,
+            )
+            for version, rubric, edits, writer, step, visit, key, seconds, at in rows
+        )
+
+    def query_ids(self) -> tuple[str, ...]:
+        """Return the registered queries, in order of registration."""
+        rows = self._db.execute("SELECT query_id FROM versions WHERE version = 0 ORDER BY rowid")
+        return tuple(row[0] for row in rows)
+
+    # -------------------------------------------------------------- verdict cache
+    def cached_verdicts(self, keys: Sequence[str]) -> dict[str, Verdict]:
+        """Return the verdicts known for these keys."""
+        found: dict[str, Verdict] = {}
+        for start in range(0, len(keys), _KEYS_PER_SELECT):
+            part = keys[start : start + _KEYS_PER_SELECT]
+            marks = ", ".join("?" * len(part))
+            rows = self._db.execute(
+                "SELECT key, criterion_id, score, max, reason FROM verdicts "
+                f"WHERE key IN ({marks})",
+                tuple(part),
+            )
+            for key, criterion_id, score, highest, reason in rows:
+                found[key] = Verdict(
+                    criterion_id=criterion_id,
+                    score=score,
+                    max=highest,
+                    reason=json.loads(reason),
+                )
+        return found
+
+    def put_verdicts(self, verdicts: Mapping[str, Verdict]) -> None:
+        """Remember scored verdicts; failures are left out, known keys stay as they are."""
+        rows = [
+            (key, v.criterion_id, v.score, v.max, json.dumps(v.reason[:MAX_REASON_CHARS]))
+            for key, v in verdicts.items()
+            if v.score is not None
+        ]
+        if rows:
+            with transaction(self._db):
+                self._db.executemany("INSERT OR IGNORE INTO verdicts VALUES (?, ?, ?, ?, ?)", rows)
+
+    # -------------------------------------------------------------- checkpoints
+    def snapshot(self, folder: str | Path, step: int) -> None:
+        """Write the rubrics as of ``step`` into ``folder``, on disk when this returns."""
+        write_snapshot(self._db, Path(folder), step)
+
+    def restore(self, folder: str | Path, step: int) -> int:
+        """Make the versions of ``step`` current; return how many commits were set aside."""
+        moved = restore_snapshot(self._db, Path(folder), step)
+        self._count()
+        return moved
+
+    # -------------------------------------------------------------- inner parts
+    def _count(self) -> None:
+        self.num_rubrics, self.num_edits = self._db.execute(
+            "SELECT count(*) FILTER (WHERE version = 0), count(*) FILTER (WHERE version > 0) "
+            "FROM versions"
+        ).fetchone()
+
+
+def _check_next(current: Rubric, commit: Commit) -> None:
+    version = commit.rubric.version
+    if version == commit.from_version:
+        if commit.rubric != current:
+            raise ValueError(
+                f"query {commit.query_id!r}: got other criteria under version {version}, wanted "
+                "a changed rubric to have the next version"
+            )
+    elif version != commit.from_version + 1:
+        raise ValueError(
+            f"query {commit.query_id!r}: got version {version} after {commit.from_version}, "
+            f"wanted {commit.from_version + 1}"
+        )
+
+
+def _text(row: Mapping[str, object]) -> str:
+    return json.dumps(row)
+
+
+def _rubric(text: str) -> Rubric:
+    return rubric_from_row(json.loads(text))

@@ -1,0 +1,123 @@
+"""The tables of ``rubrics.sqlite`` and how a file with them is opened.
+
+The file is the truth about a run's rubrics: every version with its provenance, what a restore set
+aside, and the verdict cache. It is in WAL mode with ``synchronous=FULL``, so that a commit that
+returned is on disk. ``PRAGMA user_version`` is the schema's number; a file of a newer schema is
+refused, never guessed at.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from core.errors import ConfigError
+
+SCHEMA_VERSION = 1
+BUSY_TIMEOUT_S = 30.0
+
+_COMMIT_COLUMNS = """
+    key TEXT NOT NULL UNIQUE,
+    query_id TEXT NOT NULL,
+    from_version INTEGER NOT NULL,
+    to_version INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    visit INTEGER NOT NULL,
+    edits TEXT NOT NULL,
+    writer TEXT NOT NULL,
+    seconds REAL NOT NULL,
+    time REAL NOT NULL
+"""
+
+# {s} is the schema of an attached file ("main" or "snap"). versions.step is the commit's (0 for
+# version 0), and so is versions.key. commits also holds replies that changed nothing.
+_TABLES = (
+    """CREATE TABLE {s}.versions (
+    query_id TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    rubric TEXT NOT NULL,
+    step INTEGER NOT NULL,
+    key TEXT,
+    PRIMARY KEY (query_id, version)
+)""",
+    "CREATE TABLE {s}.commits (seq INTEGER PRIMARY KEY AUTOINCREMENT," + _COMMIT_COLUMNS + ")",
+    "CREATE TABLE {s}.set_aside (seq INTEGER PRIMARY KEY AUTOINCREMENT, restored_step INTEGER "
+    "NOT NULL, rubric TEXT," + _COMMIT_COLUMNS.replace(" UNIQUE", "") + ")",
+    """CREATE TABLE {s}.verdicts (
+    key TEXT PRIMARY KEY,
+    criterion_id TEXT NOT NULL,
+    score REAL NOT NULL,
+    max INTEGER NOT NULL,
+    reason TEXT NOT NULL
+)""",
+    "CREATE TABLE {s}.meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+)
+
+COMMIT_FIELDS = "key, query_id, from_version, to_version, step, visit, edits, writer, seconds, time"
+
+
+def create_tables(db: sqlite3.Connection, schema: str = "main") -> None:
+    """Make the tables in an empty file and number the schema."""
+    for table in _TABLES:
+        db.execute(table.format(s=schema))
+    db.execute(f"PRAGMA {schema}.user_version = {SCHEMA_VERSION}")
+
+
+def open_file(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
+    """Open (and unless read-only, make) a rubric file; ConfigError if it is not one of ours."""
+    if is_read_only and not path.is_file():
+        raise ConfigError(f"got no file {path}, wanted a run's rubrics.sqlite")
+    if not is_read_only:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    mode = "ro" if is_read_only else "rwc"
+    db = sqlite3.connect(
+        f"{path.resolve().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,  # transactions are written out: BEGIN IMMEDIATE ... COMMIT
+        check_same_thread=False,  # the owner uses it from one thread at a time
+    )
+    try:
+        if not is_read_only:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            _make_if_empty(db)
+        check_schema(db, path)
+    except sqlite3.DatabaseError as error:
+        db.close()
+        raise ConfigError(
+            f"got {path}, which SQLite cannot read ({error}), wanted a run's rubrics.sqlite: "
+            "restore it from a checkpoint, or start over with fresh=true"
+        ) from error
+    except ConfigError:
+        db.close()
+        raise
+    return db
+
+
+def check_schema(db: sqlite3.Connection, path: Path, schema: str = "main") -> None:
+    """Refuse a file of another schema."""
+    found = int(db.execute(f"PRAGMA {schema}.user_version").fetchone()[0])
+    if found != SCHEMA_VERSION:
+        raise ConfigError(
+            f"got {path} of schema {found}, wanted {SCHEMA_VERSION}: it was written by another "
+            "version of Ratchet; use that one, or start over with fresh=true"
+        )
+
+
+def _make_if_empty(db: sqlite3.Connection) -> None:
+    with transaction(db):  # two openers of a new file: one makes it, the other waits
+        if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+            create_tables(db)
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """BEGIN IMMEDIATE to COMMIT; rolled back whole on any exception."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")

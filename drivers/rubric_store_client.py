@@ -1,0 +1,127 @@
+"""The driver's side of the RubricStore: ``ports.Store`` over the actor.
+
+Every call has a limit, and what it raises names who waited for whom and for what. A store that was
+killed is restarted by Ray and its calls are retried, which callers only see as time; an exception
+that the store itself raises (a changed data file, an unknown query) arrives as it is.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+
+from actors.rubric_log import RubricVersion
+from actors.rubric_store import RubricStoreActor
+from core.errors import ConfigError
+from core.query import Query
+from core.records import Commit, CommitResult, Verdict
+from core.rubric import Rubric
+
+T = TypeVar("T")
+
+DEFAULT_TIMEOUT_S = 120.0
+"""Longest wait for one call: time for a restart of the actor's process on a busy machine."""
+
+_QUERIES_PER_CALL = 1000
+
+
+class StoreClient:
+    """``ports.Store`` over an actor handle."""
+
+    def __init__(self, handle: Any, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self.handle = handle
+        self.name = name
+        self._timeout_s = timeout_s
+
+    async def register(self, queries: Sequence[Query]) -> None:
+        """Make version 0 of each query's rubric known; one that is known already stays."""
+        for start in range(0, len(queries), _QUERIES_PER_CALL):
+            part = tuple(queries[start : start + _QUERIES_PER_CALL])
+            await self._wait(self.handle.register.remote(part), f"register {len(part)} queries")
+
+    async def current(self, query_id: str) -> Rubric:
+        """Return the current rubric."""
+        ref = self.handle.current.remote(query_id)
+        return await self._wait(ref, f"give the rubric of query {query_id!r}")
+
+    async def commit(self, commit: Commit) -> CommitResult:
+        """Compare-and-set on the version, applied once a key."""
+        ref = self.handle.commit.remote(commit)
+        return await self._wait(ref, f"commit an edit of query {commit.query_id!r}")
+
+    async def history(self, query_id: str) -> tuple[RubricVersion, ...]:
+        """Return all versions of a rubric with their provenance, oldest first."""
+        ref = self.handle.history.remote(query_id)
+        return await self._wait(ref, f"give the history of query {query_id!r}")
+
+    async def cached_verdicts(self, keys: Sequence[str]) -> Mapping[str, Verdict]:
+        """Return the verdicts known for these cache keys."""
+        if not keys:
+            return {}
+        ref = self.handle.cached_verdicts.remote(tuple(keys))
+        return await self._wait(ref, f"look up {len(keys)} cached verdicts")
+
+    async def put_verdicts(self, verdicts: Mapping[str, Verdict]) -> None:
+        """Remember scored verdicts by cache key (failures are never kept)."""
+        scored = {key: v for key, v in verdicts.items() if v.score is not None}
+        if scored:
+            ref = self.handle.put_verdicts.remote(scored)
+            await self._wait(ref, f"keep {len(scored)} verdicts")
+
+    async def snapshot(self, folder: str, step: int) -> None:
+        """Write the state as of ``step`` into ``folder``."""
+        ref = self.handle.snapshot.remote(folder, step)
+        await self._wait(ref, f"write its snapshot of step {step}")
+
+    async def restore(self, folder: str, step: int) -> None:
+        """Make the state as of ``step`` current; later versions are set aside, not deleted."""
+        ref = self.handle.restore.remote(folder, step)
+        await self._wait(ref, f"restore step {step}")
+
+    async def _wait(self, ref: Any, what: str) -> Any:
+        try:
+            return await asyncio.wait_for(ref, self._timeout_s)
+        except TimeoutError:
+            raise TimeoutError(
+                f"the driver waited {self._timeout_s:g} s for {self.name} to {what}: look at "
+                "the store's log and at the disk that holds rubrics.sqlite"
+            ) from None
+        except RayTaskError as error:
+            cause = error.cause
+            if isinstance(cause, ConfigError | KeyError | ValueError):
+                raise cause from None
+            raise
+        except RayActorError as error:
+            raise RuntimeError(
+                f"{self.name} ended while the driver waited for it to {what}: {error}"
+            ) from error
+
+
+def start_store(
+    run_name: str,
+    path: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> StoreClient:
+    """Start the run's store over the file at ``path`` and wait until it has opened it.
+
+    ``options`` go to the actor's ``.options()`` on top of: no CPU of its own, restarts and call
+    retries without limit (each is an event of its own; the client bounds every wait).
+    """
+    name = f"RubricStore [{run_name}]"
+    chosen = {"name": name, "num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
+    chosen |= dict(options or {})
+    try:
+        handle = RubricStoreActor.options(**chosen).remote(path)
+        ray.get(handle.pid.remote(), timeout=timeout_s)
+    except GetTimeoutError:
+        raise TimeoutError(
+            f"the driver waited {timeout_s:g} s for {name} to open {path}: does the cluster "
+            "have a node where it can be placed?"
+        ) from None
+    except RayActorError as error:
+        raise ConfigError(f"{name} could not open {path}: {error}") from error
+    return StoreClient(handle, name, timeout_s=timeout_s)
