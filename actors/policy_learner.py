@@ -1,0 +1,317 @@
+"""PolicyLearner: one DeepSpeed rank that updates the policy. Passive: it answers calls.
+
+Every rank gets the whole batch and works out its own share, so all ranks of a call do the same
+number of forward, backward and optimizer steps and meet in the same collectives.
+Rule for "old" log-probs: with on-policy batches they are the rollout's, for every mini-batch; with
+off-policy batches the learner's own, computed once before the first optimizer step (proximal), and
+the surrogate is weighted by ``min(exp(proximal - rollout), is_clamp)``.
+A loss or gradient norm that is not finite stops the run on all ranks before the optimizer steps.
+"""
+
+import ctypes
+import logging
+import math
+import random
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import ray
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from actors.learner_engine import apply_gradients, build_engine, join_ranks, set_learning_rate
+from actors.learner_state import export_folder, load_state, save_state
+from actors.policy_model import load_policy, load_reference
+from actors.rank_reduce import gathered_if_any, summed
+from actors.weights import publish_file, publish_objects
+from core.batching import MiniBatch, mini_batches, num_response_tokens, num_tokens
+from core.batching import rank_micro_batches as split_by_rank
+from core.config import LearnerConfig, PolicyConfig
+from core.deepspeed_config import learning_rate
+from core.errors import RunStopped, WeightSyncError
+from core.loss import LossInputs, LossSums, grpo_loss, token_mean, truncated_is_weights
+from core.mismatch import MAXIMA, SUMS, mismatch_metrics, mismatch_sums
+from core.packing import PackedRow, pack_row
+from core.records import StepReport, TrainBatch, TrainingSample, WeightUpdate
+
+logger = logging.getLogger(__name__)
+
+LOSS_SUMS: tuple[str, ...] = (
+    "pg_loss",
+    "kl_loss",
+    "ppo_kl",
+    "clipped",
+    "clipped_lower",
+    "num_tokens",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankSetup:
+    """What one rank is built from."""
+
+    rank: int
+    world_size: int
+    master: tuple[str, int]
+    """Address and port where the ranks meet."""
+    learner: LearnerConfig
+    policy: PolicyConfig
+    temperature: float
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MicroBatch:
+    """One packed row of this rank with what a pass before the update gave it."""
+
+    row: PackedRow
+    query_ids: tuple[str, ...]
+    proximal_logprobs: Tensor | None
+    """[T]; None for on-policy batches."""
+
+
+class PolicyLearner:
+    """One rank of the learner; ``setup`` first, then any of the calls, on all ranks alike."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.step = 0
+
+    def __repr__(self) -> str:
+        return f"PolicyLearner rank {self.rank} (step {self.step})"
+
+    def address(self) -> tuple[str, int]:
+        """This host's address and a port that is free on it now."""
+        with socket.socket() as listener:
+            listener.bind(("", 0))
+            return ray.util.get_node_ip_address(), listener.getsockname()[1]
+
+    def setup(self, setup: RankSetup) -> None:
+        """Join the other ranks and load the policy."""
+        self.learner, self.policy = setup.learner, setup.policy
+        self.world_size = setup.world_size
+        random.seed(setup.seed)
+        np.random.seed(setup.seed % 2**32)
+        torch.manual_seed(setup.seed)
+        join_ranks(setup.rank, setup.world_size, setup.master, setup.learner.timeout_s)
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        reference = load_reference(setup.policy, setup.learner, setup.temperature)
+        self.reference = None if reference is None else reference.to(self.device)
+        self.engine: Any = build_engine(
+            load_policy(setup.policy, setup.learner, setup.temperature), setup.learner
+        )
+
+    # ------------------------------------------------------------------ training
+    def train_step(self, batch: TrainBatch) -> StepReport:
+        """Do one optimizer step a mini-batch that has samples."""
+        start = time.perf_counter()
+        set_learning_rate(self.engine, learning_rate(batch.step, self.learner))
+        parts = [part for part in mini_batches(batch, self.learner.mini_batches) if part]
+        prepared = [self._micro_batches(part, batch.is_off_policy) for part in parts]
+        losses = dict.fromkeys((*LOSS_SUMS, "entropy"), 0.0)
+        mismatch = dict.fromkeys((*SUMS, *MAXIMA), 0.0)
+        norms: list[float] = []
+        for number, (samples, micros) in enumerate(zip(parts, prepared, strict=True)):
+            is_measured = number == 0 or batch.is_off_policy
+            norms.append(
+                self._update(batch.step, samples, micros, losses, mismatch if is_measured else {})
+            )
+        self.step = batch.step
+        metrics = self._metrics(batch, losses, mismatch, norms)
+        seconds = time.perf_counter() - start
+        _give_memory_back()
+        return StepReport(
+            step=batch.step,
+            policy_version=batch.step,
+            metrics=metrics | {"timing_s/update_actor": seconds},
+            seconds=seconds,
+        )
+
+    def _micro_batches(self, samples: MiniBatch, is_off_policy: bool) -> list[MicroBatch]:
+        shares = split_by_rank(
+            samples, world_size=self.world_size, token_budget=self.learner.token_budget
+        )
+        micros: list[MicroBatch] = []
+        for share in shares[self.rank]:
+            row = pack_row(share).to(self.device)
+            micros.append(
+                MicroBatch(
+                    row=row,
+                    query_ids=tuple(sample.query_id for sample in share),
+                    proximal_logprobs=self._logprobs(row) if is_off_policy else None,
+                )
+            )
+        return micros
+
+    def _update(
+        self,
+        step: int,
+        samples: MiniBatch,
+        micros: Sequence[MicroBatch],
+        losses: dict[str, float],
+        mismatch: dict[str, float],
+    ) -> float:
+        """One optimizer step; adds to ``losses`` and ``mismatch``, returns the gradient norm."""
+        total = num_response_tokens(samples)
+        for number, micro in enumerate(micros):
+            self.engine.set_gradient_accumulation_boundary(number == len(micros) - 1)
+            logprobs, entropy = self.engine(micro.row)
+            inputs = self._loss_inputs(micro, logprobs)
+            sums = grpo_loss(inputs, self.learner)
+            # DeepSpeed averages over ranks, the token mean adds up over them.
+            loss = token_mean(sums.loss, total) * self.world_size
+            self._stop_if_not_finite(float(loss.detach()), "loss", step, micro.query_ids)
+            self.engine.backward(loss)
+            _add_losses(losses, sums, entropy, micro.row)
+            _add_mismatch(mismatch, micro, inputs)
+        norm = apply_gradients(self.engine, self.learner)
+        query_ids = tuple(sample.query_id for sample in samples)
+        self._stop_if_not_finite(norm, "gradient norm", step, query_ids)
+        return norm
+
+    def _loss_inputs(self, micro: MicroBatch, logprobs: Tensor) -> LossInputs:
+        row, proximal = micro.row, micro.proximal_logprobs
+        ref_logprobs = None
+        if self.reference is not None:
+            with torch.no_grad():
+                ref_logprobs, _ = self.reference(row)
+        is_weights = None
+        if proximal is not None:
+            is_weights = truncated_is_weights(proximal, row.rollout_logprobs, self.learner.is_clamp)
+        return LossInputs(
+            learner_logprobs=logprobs,
+            old_logprobs=row.rollout_logprobs if proximal is None else proximal,
+            advantages=row.advantages,
+            loss_mask=row.loss_mask,
+            is_weights=is_weights,
+            ref_logprobs=ref_logprobs,
+        )
+
+    def _stop_if_not_finite(
+        self, value: float, what: str, step: int, query_ids: Sequence[str]
+    ) -> None:
+        found = gathered_if_any(not math.isfinite(value), query_ids)
+        if found is not None:
+            raise RunStopped(
+                f"got a {what} that is not finite at step {step} from queries {found}, wanted a "
+                "number: no optimizer step was made; look at these rollouts and their log-probs, "
+                "or lower learner.lr"
+            )
+
+    def _metrics(
+        self,
+        batch: TrainBatch,
+        losses: dict[str, float],
+        mismatch: dict[str, float],
+        norms: Sequence[float],
+    ) -> dict[str, float]:
+        losses = summed(losses)
+        mismatch = summed(mismatch, maxima=MAXIMA)
+        samples = [sample for group in batch.groups for sample in group]
+        metrics = {
+            "actor/lr": learning_rate(batch.step, self.learner),
+            "actor/empty_batches": 0.0 if samples else 1.0,
+            "perf/train_tokens": float(sum(num_tokens(sample) for sample in samples)),
+        }
+        if not samples:
+            logger.warning("step %d has no sample to train on: no optimizer step", batch.step)
+            return metrics
+        count = losses["num_tokens"]
+        return (
+            metrics
+            | {
+                "actor/pg_loss": losses["pg_loss"] / count,
+                "actor/kl_loss": losses["kl_loss"] / count,
+                "actor/ppo_kl": losses["ppo_kl"] / count,
+                "actor/pg_clipfrac": losses["clipped"] / count,
+                "actor/pg_clipfrac_lower": losses["clipped_lower"] / count,
+                "actor/entropy": losses["entropy"] / count,
+                "actor/grad_norm": sum(norms) / len(norms),
+            }
+            | mismatch_metrics(mismatch)
+        )
+
+    # ------------------------------------------------------------------ log-probs
+    def logprobs(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
+        """Log-probs of each sample's response tokens, in order, the same on all ranks."""
+        placed = tuple(replace(sample, index=place) for place, sample in enumerate(samples))
+        shares = split_by_rank(
+            placed, world_size=self.world_size, token_budget=self.learner.token_budget
+        )
+        mine: dict[int, list[float]] = {}
+        for share in shares[self.rank]:
+            values = self._logprobs(pack_row(share).to(self.device)).tolist()
+            for sample in share:
+                mine[sample.index] = values[: len(sample.token_ids)]
+                values = values[len(sample.token_ids) :]
+        parts: list[dict[int, list[float]]] = [{} for _ in range(self.world_size)]
+        dist.all_gather_object(parts, mine)
+        found = {place: values for part in parts for place, values in part.items()}
+        return [found[place] for place in range(len(samples))]
+
+    def _logprobs(self, row: PackedRow) -> Tensor:
+        with torch.no_grad():
+            logprobs, _ = self.engine(row)
+        return logprobs
+
+    # ------------------------------------------------------------------ weights and state
+    def publish(
+        self, version: int, transport: Literal["shm", "object_store", "nccl"], folder: str
+    ) -> WeightUpdate:
+        """Write the weights where workers can read them; rank 0's answer is the whole one."""
+        model = self.engine.module.model
+        if transport == "shm":
+            return publish_file(model, version, folder, rank=self.rank)
+        if transport == "object_store":
+            return publish_objects(model, version, rank=self.rank)
+        raise WeightSyncError(f"got transport {transport!r}, wanted shm or object_store")
+
+    def save(self, folder: str) -> None:
+        """Write weights, optimizer and random state into ``folder``."""
+        facts = self._facts() | {"step": self.step}
+        save_state(self.engine, folder, rank=self.rank, facts=facts)
+
+    def load(self, folder: str) -> None:
+        """Read what ``save`` wrote with the same number of ranks and ZeRO stage."""
+        self.step = load_state(self.engine, folder, rank=self.rank, facts=self._facts())
+
+    def export(self, folder: str) -> None:
+        """Write a Hugging Face folder."""
+        export_folder(self.engine.module.model, self.policy, folder, rank=self.rank)
+
+    def _facts(self) -> dict[str, int]:
+        return {"world_size": self.world_size, "zero_stage": self.learner.zero_stage}
+
+
+def _add_losses(losses: dict[str, float], sums: LossSums, entropy: Tensor, row: PackedRow) -> None:
+    for name in LOSS_SUMS:
+        losses[name] += float(getattr(sums, name))
+    losses["entropy"] += float(entropy[row.loss_mask].sum())
+
+
+def _add_mismatch(mismatch: dict[str, float], micro: MicroBatch, inputs: LossInputs) -> None:
+    """Measured before the first optimizer step only; an empty ``mismatch`` is left alone."""
+    if not mismatch:
+        return
+    proximal = micro.proximal_logprobs
+    learner = inputs.learner_logprobs.detach() if proximal is None else proximal
+    row = micro.row
+    values = mismatch_sums(learner, row.rollout_logprobs, row.loss_mask, inputs.is_weights)
+    for name, value in values.items():
+        mismatch[name] = max(mismatch[name], value) if name in MAXIMA else mismatch[name] + value
+
+
+def _give_memory_back() -> None:
+    """Return freed pages to the system: glibc keeps them, and a CPU run grows by gigabytes."""
+    try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    except (OSError, AttributeError):
+        logger.debug("this C library has no malloc_trim")
+
+
+PolicyLearnerActor = ray.remote(PolicyLearner)

@@ -1,0 +1,96 @@
+"""The policy as a module whose forward pass is "log-probs of the response tokens of a packed row".
+
+``PolicyModel`` wraps a Hugging Face causal model: body on the packed row, head in chunks only where
+response tokens are predicted. Weights are fp32; bf16 is an autocast inside ``forward``, so that
+DeepSpeed, which owns the module, sees fp32 parameters and gradients.
+Models whose logits are changed after the head, or whose attention is windowed, are refused.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from actors.packed_attention import PACKED_ATTENTION, register
+from core.config import LearnerConfig, PolicyConfig
+from core.errors import ConfigError
+from core.logprobs import chunked_logprobs
+from core.packing import PackedRow
+
+NEUTRAL_LOGITS = {"final_logit_softcapping": None, "logit_scale": 1.0, "logits_scaling": 1.0}
+"""Config fields that change logits after the head, with the value at which they do nothing."""
+
+
+class PolicyModel(nn.Module):
+    """A causal language model that answers with log-probs of response tokens."""
+
+    def __init__(
+        self, model: PreTrainedModel, *, temperature: float, chunk: int, use_bf16: bool
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.temperature = temperature
+        self.chunk = chunk
+        self.use_bf16 = use_bf16
+
+    def forward(self, row: PackedRow) -> tuple[Tensor, Tensor]:
+        """Log-probs [T] of ``row.targets`` with gradient, and entropies [T] without."""
+        head: Any = self.model.get_output_embeddings()
+        device = row.input_ids.device.type
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=self.use_bf16):
+            states = self.model.get_decoder()(
+                input_ids=row.input_ids.unsqueeze(0),
+                position_ids=row.position_ids.unsqueeze(0),
+                use_cache=False,
+                packed_slots=row.slots,
+                packed_shape=row.shape,
+            ).last_hidden_state[0]
+            result = chunked_logprobs(
+                states.index_select(0, row.predicts),
+                row.targets,
+                head,
+                temperature=self.temperature,
+                chunk=self.chunk,
+            )
+        return result.logprobs, result.entropy
+
+
+def load_policy(policy: PolicyConfig, learner: LearnerConfig, temperature: float) -> PolicyModel:
+    """Read the policy in fp32, ready to train."""
+    policy_model = _load(policy, learner, temperature, torch.float32)
+    if learner.gradient_checkpointing:
+        policy_model.model.gradient_checkpointing_enable()
+    return policy_model.train()
+
+
+def load_reference(
+    policy: PolicyConfig, learner: LearnerConfig, temperature: float
+) -> PolicyModel | None:
+    """The frozen reference policy of the KL term in bf16; None when the coefficient is 0."""
+    if learner.kl_coef == 0:
+        return None
+    dtype = torch.bfloat16 if learner.bf16 else torch.float32
+    return _load(policy, learner, temperature, dtype).eval().requires_grad_(False)
+
+
+def _load(
+    policy: PolicyConfig, learner: LearnerConfig, temperature: float, dtype: torch.dtype
+) -> PolicyModel:
+    register()
+    model = AutoModelForCausalLM.from_pretrained(
+        policy.model,
+        dtype=dtype,
+        attn_implementation=PACKED_ATTENTION,
+        trust_remote_code=policy.trust_remote_code,
+    )
+    for name, neutral in NEUTRAL_LOGITS.items():
+        value = getattr(model.config, name, neutral)
+        if value != neutral:
+            raise ConfigError(
+                f"got policy.model={policy.model!r} with {name}={value}, wanted a model whose "
+                "logits come straight from its head: choose another model"
+            )
+    return PolicyModel(
+        model, temperature=temperature, chunk=learner.logprob_chunk, use_bf16=learner.bf16
+    )

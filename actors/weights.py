@@ -1,0 +1,154 @@
+"""The publishing side of weight sync and of export: full bf16 tensors out of a sharded policy.
+
+``collect_weights`` runs on all ranks in one order, since ranks meet in gathers; rank 0 gets the
+tensors, bucket by bucket, the others nothing. Names are the Hugging Face ones; the output head is
+always named, also where it is tied to the embeddings: an engine that keeps a head of its own would
+silently keep the old one. A tensor without elements (a sharded placeholder) is refused.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from core.errors import WeightSyncError
+from core.records import WeightUpdate
+
+BUCKET_ELEMENTS = 64_000_000
+"""Most elements gathered at one time."""
+KEPT_FILES = 2
+"""Published files left in the folder: the new one and the one a slow worker may still read."""
+
+Bucket = dict[str, Tensor]
+
+
+def collect_weights(model: PreTrainedModel, *, rank: int) -> Iterator[Bucket]:
+    """Yield buckets of bf16 tensors on CPU (rank 0) or empty ones (other ranks)."""
+    for bucket in _buckets(model):
+        with _gathered([param for _, param in bucket]):
+            yield {name: _copied(name, param) for name, param in bucket} if rank == 0 else {}
+
+
+def publish_file(model: PreTrainedModel, version: int, folder: str, *, rank: int) -> WeightUpdate:
+    """Write ``policy-<version>.safetensors`` (complete or absent, never half) and return it."""
+    weights = _all_weights(model, rank)
+    path = Path(folder) / f"policy-{version}.safetensors"
+    if rank == 0:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_weights(weights, path)
+        _remove_older(path)
+    return WeightUpdate(
+        version=version, transport="shm", location=str(path), checksums=checksums(weights)
+    )
+
+
+def publish_objects(model: PreTrainedModel, version: int, *, rank: int) -> WeightUpdate:
+    """Put buckets into Ray's object store; each is ``{name: uint16 array of the bf16 bits}``.
+
+    Numpy arrays are read without a copy on the other side; torch tensors would be pickled.
+    """
+    refs: list[object] = []
+    sums: dict[str, float] = {}
+    for bucket in collect_weights(model, rank=rank):
+        sums |= checksums(bucket)
+        if bucket:
+            arrays = {name: tensor.view(torch.uint16).numpy() for name, tensor in bucket.items()}
+            refs.append(ray.put(arrays))
+    return WeightUpdate(
+        version=version, transport="object_store", buckets=tuple(refs), checksums=sums
+    )
+
+
+def write_weights(weights: Bucket, path: Path) -> None:
+    """Write a safetensors file under a temporary name, then rename it."""
+    partial = path.with_suffix(".tmp")
+    save_file(weights, partial, metadata={"format": "pt"})
+    os.replace(partial, path)
+
+
+def checksums(weights: Bucket) -> dict[str, float]:
+    """Sums of the tensors that no engine fuses with others: embeddings, head, norms."""
+    return {
+        name: float(tensor.sum(dtype=torch.float64))
+        for name, tensor in weights.items()
+        if "embed_tokens" in name or name == "lm_head.weight" or name.endswith("norm.weight")
+    }
+
+
+def export_weights(model: PreTrainedModel, *, rank: int) -> Bucket:
+    """All weights for a Hugging Face folder: a tied head is left out, as transformers does."""
+    weights = _all_weights(model, rank)
+    if _is_tied(model):
+        weights.pop("lm_head.weight", None)
+    return weights
+
+
+def _all_weights(model: PreTrainedModel, rank: int) -> Bucket:
+    weights: Bucket = {}
+    for bucket in collect_weights(model, rank=rank):
+        weights |= bucket
+    return weights
+
+
+def _buckets(model: PreTrainedModel) -> Iterator[list[tuple[str, torch.nn.Parameter]]]:
+    bucket: list[tuple[str, torch.nn.Parameter]] = []
+    size = 0
+    for name, param in _named(model):
+        elements = int(getattr(param, "ds_numel", param.numel()))
+        if bucket and size + elements > BUCKET_ELEMENTS:
+            yield bucket
+            bucket, size = [], 0
+        bucket.append((name, param))
+        size += elements
+    if bucket:
+        yield bucket
+
+
+def _named(model: PreTrainedModel) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """Every parameter once, then the head again under its own name when it is tied."""
+    yield from model.named_parameters()
+    head: Any = model.get_output_embeddings()
+    if _is_tied(model):
+        yield "lm_head.weight", head.weight
+
+
+def _gathered(params: list[torch.nn.Parameter]) -> AbstractContextManager[object]:
+    """Whole parameters inside the block under ZeRO stage 3; nothing to do at other stages."""
+    if not any(hasattr(param, "ds_id") for param in params):
+        return nullcontext()
+    import deepspeed
+
+    return deepspeed.zero.GatheredParameters(params, modifier_rank=None)
+
+
+def _is_tied(model: PreTrainedModel) -> bool:
+    head = model.get_output_embeddings()
+    return head is not None and head.weight is model.get_input_embeddings().weight
+
+
+def _copied(name: str, param: torch.nn.Parameter) -> Tensor:
+    """A bf16 copy of its own: safetensors refuses tensors that share memory."""
+    if param.numel() == 0:
+        raise WeightSyncError(
+            f"got an empty tensor for {name}, wanted the whole parameter: it is still sharded"
+        )
+    return param.detach().to("cpu", torch.bfloat16, copy=True).contiguous()
+
+
+def _remove_older(newest: Path) -> None:
+    files = sorted(newest.parent.glob("policy-*.safetensors"), key=_version)
+    for path in files[:-KEPT_FILES]:
+        if path != newest:
+            path.unlink(missing_ok=True)
+
+
+def _version(path: Path) -> int:
+    number = path.stem.removeprefix("policy-")
+    return int(number) if number.isdigit() else -1

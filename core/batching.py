@@ -1,0 +1,111 @@
+"""From scored groups to the micro-batches of every rank: plain arithmetic on records.
+
+``train_batch`` leaves out what must not train; ``mini_batches`` splits a batch by query, one
+optimizer step each; ``rank_micro_batches`` gives every rank the same number of micro-batches (some
+may be empty), because ranks meet in collectives and one that has fewer would leave the others
+waiting. All of it is deterministic, so each rank works out its own part from the whole batch.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from core.records import ScoredGroup, ScoredRollout, TrainBatch, TrainingSample
+
+MiniBatch = tuple[TrainingSample, ...]
+MicroBatch = tuple[TrainingSample, ...]
+
+
+def train_batch(
+    step: int, groups: Sequence[ScoredGroup], *, is_off_policy: bool, drop_flat_groups: bool
+) -> TrainBatch:
+    """The step's batch: groups in draw order, without ungraded rollouts and masked groups.
+
+    A group without spread stays (advantage 0: it counts in the KL term and in the token mean)
+    unless ``drop_flat_groups``. A group that is left out stays as an empty place.
+    """
+    ordered = sorted(groups, key=lambda group: group.draw.position)
+    return TrainBatch(
+        step=step,
+        groups=tuple(_samples(group, drop_flat_groups) for group in ordered),
+        is_off_policy=is_off_policy,
+    )
+
+
+def mini_batches(batch: TrainBatch, num: int) -> tuple[MiniBatch, ...]:
+    """Split by query, in order, into ``num`` parts whose numbers of groups differ by at most 1."""
+    total = len(batch.groups)
+    bounds = [total * i // num for i in range(num + 1)]
+    return tuple(
+        tuple(sample for group in batch.groups[start:end] for sample in group)
+        for start, end in pairwise(bounds)
+    )
+
+
+def rank_micro_batches(
+    samples: MiniBatch, *, world_size: int, token_budget: int
+) -> tuple[tuple[MicroBatch, ...], ...]:
+    """``[rank][micro-batch]``: every rank has the same number; an empty one is ``()``.
+
+    Samples go, longest first, to the rank with the fewest tokens; each rank packs its own by first
+    fit decreasing.
+    """
+    shares: list[list[TrainingSample]] = [[] for _ in range(world_size)]
+    loads = [0] * world_size
+    for sample in _longest_first(samples):
+        rank = loads.index(min(loads))
+        shares[rank].append(sample)
+        loads[rank] += num_tokens(sample)
+    packed = [pack_samples(share, token_budget) for share in shares]
+    most = max(len(part) for part in packed)
+    return tuple(part + ((),) * (most - len(part)) for part in packed)
+
+
+def pack_samples(samples: Sequence[TrainingSample], token_budget: int) -> tuple[MicroBatch, ...]:
+    """First fit decreasing under ``token_budget``; a longer sample gets a micro-batch alone."""
+    bins: list[list[TrainingSample]] = []
+    sizes: list[int] = []
+    for sample in _longest_first(samples):
+        size = num_tokens(sample)
+        place = next((i for i, used in enumerate(sizes) if used + size <= token_budget), None)
+        if place is None:
+            bins.append([sample])
+            sizes.append(size)
+        else:
+            bins[place].append(sample)
+            sizes[place] += size
+    return tuple(tuple(part) for part in bins)
+
+
+def num_tokens(sample: TrainingSample) -> int:
+    """Tokens of prompt plus response."""
+    return len(sample.prompt_token_ids) + len(sample.token_ids)
+
+
+def num_response_tokens(samples: Sequence[TrainingSample]) -> int:
+    """Tokens that train: the denominator of the token mean."""
+    return sum(len(sample.token_ids) for sample in samples)
+
+
+def _samples(group: ScoredGroup, drop_flat_groups: bool) -> tuple[TrainingSample, ...]:
+    kept = [r for r in group.rollouts if r.reward is not None and r.graded.rollout.token_ids]
+    is_flat = all(r.advantage == 0.0 for r in kept)
+    if group.is_masked or (drop_flat_groups and is_flat):
+        return ()
+    return tuple(_sample(rollout) for rollout in kept)
+
+
+def _sample(scored: ScoredRollout) -> TrainingSample:
+    rollout = scored.graded.rollout
+    return TrainingSample(
+        query_id=rollout.query_id,
+        index=rollout.index,
+        prompt_token_ids=rollout.prompt_token_ids,
+        token_ids=rollout.token_ids,
+        rollout_logprobs=rollout.rollout_logprobs,
+        advantage=scored.advantage,
+    )
+
+
+def _longest_first(samples: Sequence[TrainingSample]) -> list[TrainingSample]:
+    """Ties stay in their order (sorted is stable)."""
+    return sorted(samples, key=num_tokens, reverse=True)
