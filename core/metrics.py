@@ -8,10 +8,11 @@ step's edits; the learner, the judge client and the loop add theirs (``actor/*``
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from core.advantage import is_flat
 from core.evolution.rare import saturated_ids
-from core.records import GradedGroup, RubricEdit, ScoredGroup, ScoredRollout
+from core.records import FailureKind, GradedGroup, RubricEdit, ScoredGroup, ScoredRollout
 from core.reward import gold_score
 from core.staleness import policy_age
 
@@ -25,6 +26,8 @@ METRICS: Mapping[str, str] = {
     **_spread("critic/rewards", "reward, graded rollouts", "mean max min std"),
     **_spread("critic/advantages", "advantage, rollouts that train", "mean max min std"),
     "frac_reward_zero_std": "share of unmasked groups whose rewards are all equal",
+    "val/reward/mean": "reward on held-out queries under their initial rubric",
+    "val/gold/mean": "gold score on held-out queries",
     "gold/mean": "mean score on gold criteria, which are never rewarded",
     **_spread("response_length", "tokens a response"),
     "response_length/clip_ratio": "share of responses cut at the token limit",
@@ -52,8 +55,10 @@ METRICS: Mapping[str, str] = {
     "evolving_rubrics/writer_calls": "calls of the rubric writer",
     "judge/invalid_samples": "rollouts without a reward, since a criterion has no score",
     "judge/unrankable_valid_samples": "graded rollouts masked with their group (fewer than two)",
+    "judge/verdicts": "verdicts given, the cached ones included",
     "judge/failed_rate": "share of verdicts without a score",
-    **_spread("judge/latency_s", "seconds a judge call", "mean p50 p95 p99"),
+    **{f"judge/failed/{kind}": f"verdicts failed as {kind}" for kind in get_args(FailureKind)},
+    **_spread("judge/latency_s", "seconds a judge call", "mean max p50 p95 p99"),
     "judge/calls": "judge calls",
     "judge/cached": "verdicts taken from the cache",
     "judge/retries": "repeated judge calls",

@@ -134,7 +134,7 @@ def _rollouts(value: Any, where: str, num_rollouts: int) -> tuple[int, ...]:
     items = cast(list[Any], value) if isinstance(value, list) else None
     if items is None or any(not isinstance(i, str) or i not in ids for i in items):
         raise WriterReplyError(
-            f"{where}: got {str(value)[:80]}, wanted ids among R0..R{num_rollouts - 1}"
+            f"{where}: got {value!r:.80}, wanted ids among R0..R{num_rollouts - 1}"
         )
     return tuple(dict.fromkeys(ids[i] for i in items))
 

@@ -12,7 +12,7 @@ from functools import cache
 _TOKEN = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
 _FIXED_WORDS = """one two three four five six seven eight nine ten
-    no not never without avoid avoids neither nor none cannot"""
+    no not never without avoid neither nor none cannot"""
 _BOILERPLATE = """a an the this that these those is are was be been does do did has have it its of
     to in on at for from by with as and or any all each every response responses answer answers
     text output should must whether criterion rubric llm resist"""
@@ -31,11 +31,9 @@ def normal_text(text: str) -> str:
 
 def content_words(text: str) -> frozenset[str]:
     """Return the words that carry the text's meaning; plural s is ignored."""
-    words: set[str] = set()
-    for token in _TOKEN.findall(normal_text(text)):
-        words.update(_pieces(token))
-    content = words - _words(_BOILERPLATE)
-    return frozenset(content or words)
+    tokens = set(_TOKEN.findall(normal_text(text)))
+    content = tokens - _words(_BOILERPLATE) or tokens
+    return frozenset(piece for token in content for piece in _pieces(token))
 
 
 def _pieces(token: str) -> set[str]:
