@@ -126,7 +126,7 @@ class ServedModelConfig(Frozen):
     start_timeout_s: float = Field(default=900.0, gt=0.0)
     """Longest wait for the replicas to be ready."""
     max_attempts: int = Field(default=4, ge=1)
-    """Tries of one call over transport errors, 408, 429 and 5xx."""
+    """Tries of one call over transport errors, 408 and 5xx; five times as many over 429."""
     max_concurrency: int = Field(default=16, ge=1)
     """Calls to the endpoint at one time, over all replicas."""
     num_replicas: int = Field(default=1, ge=1)

@@ -1,0 +1,226 @@
+"""Clients of the judge and the rubric writer behind Serve handles.
+
+A client lets only so many requests out at a time as the deployment can work on, so a limit on one
+request measures its service and not the queue. Requests of a replica that died, and requests that
+Serve pushed back, are sent again with growing pauses until the limit. ``stats()`` gives what
+happened so far, for metrics.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.config import JudgeConfig, ServedModelConfig, WriterConfig
+from core.records import (
+    Completion,
+    FailureKind,
+    JudgeReply,
+    JudgeRequest,
+    RescoreReply,
+    RescoreRequest,
+    Usage,
+    Verdict,
+    WriterRequest,
+)
+
+_MARGIN_S = 30.0
+"""Time that Ray may take on top of what the backend allows itself."""
+_MAX_LATENCIES = 2000
+_FIRST_BACKOFF_S = 0.2
+_MAX_BACKOFF_S = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServedStats:
+    """What a client has seen; totals since its start."""
+
+    calls: int
+    """Requests answered or given up."""
+    retries: int
+    """Requests sent again because a replica died or pushed back."""
+    verdicts: int
+    failures: Mapping[str, int]
+    """Failed verdicts (judge) or replies (writer), by kind."""
+    usage: Usage
+    """Of the model behind it."""
+    latencies_s: tuple[float, ...]
+    """Of the latest calls, oldest first."""
+    in_flight: int
+    waiting: int
+    """Requests not yet sent (the queue depth on the driver's side)."""
+
+
+class _Unanswered(Exception):
+    """A request that stayed without an answer."""
+
+    def __init__(self, kind: FailureKind, detail: str) -> None:
+        super().__init__(detail)
+        self.kind: FailureKind = kind
+
+
+def in_flight_limit(config: ServedModelConfig) -> int:
+    """Return how many requests the deployment works on at a time."""
+    ongoing = config.max_ongoing_requests * config.num_replicas
+    return min(ongoing, config.max_concurrency) if config.backend == "openai" else ongoing
+
+
+class _Client:
+    """Sends requests to one deployment; counts what happens."""
+
+    def __init__(self, handle: Any, config: ServedModelConfig, identity: str, name: str) -> None:
+        self.identity = identity
+        self._handle = handle
+        self._name = name
+        self._start_timeout_s = config.start_timeout_s
+        self._gate = asyncio.Semaphore(in_flight_limit(config))
+        self._calls = self._retries = self._verdicts = 0
+        self._in_flight = self._waiting = 0
+        self._failures: Counter[str] = Counter()
+        self._usage = Usage()
+        self._latencies: deque[float] = deque(maxlen=_MAX_LATENCIES)
+
+    def stats(self) -> ServedStats:
+        """Return the totals so far."""
+        return ServedStats(
+            calls=self._calls,
+            retries=self._retries,
+            verdicts=self._verdicts,
+            failures=dict(self._failures),
+            usage=self._usage,
+            latencies_s=tuple(self._latencies),
+            in_flight=self._in_flight,
+            waiting=self._waiting,
+        )
+
+    async def _send(self, method: str, request: Any, limit_s: float) -> Any:
+        """Return the reply; raises ``_Unanswered`` when none comes."""
+        self._waiting += 1
+        try:
+            await self._gate.acquire()  # ends: every holder's wait is limited
+        finally:
+            self._waiting -= 1
+        started = time.monotonic()
+        self._in_flight += 1
+        try:
+            return await self._send_again(method, request, limit_s)
+        finally:
+            self._in_flight -= 1
+            self._calls += 1
+            self._latencies.append(time.monotonic() - started)
+            self._gate.release()
+
+    async def _send_again(self, method: str, request: Any, limit_s: float) -> Any:
+        from ray.exceptions import RayActorError
+        from ray.serve.exceptions import BackPressureError
+
+        started = time.monotonic()
+        deadline = started + limit_s
+        tries = 0
+        while True:
+            try:
+                return await self._once(method, request, deadline - time.monotonic())
+            except TimeoutError:
+                waited = f"waited {time.monotonic() - started:.0f} s for {self._name}"
+                raise self._given_up(method, request, "timeout", f"{waited} to answer") from None
+            except (RayActorError, BackPressureError) as error:
+                tries += 1
+                self._retries += 1
+                if isinstance(error, RayActorError):
+                    # The replacement has to start before it can answer.
+                    deadline = started + limit_s + self._start_timeout_s
+                pause_s = min(_MAX_BACKOFF_S, _FIRST_BACKOFF_S * 2**tries)
+                pause_s *= random.uniform(0.5, 1.0)
+                if time.monotonic() + pause_s > deadline:
+                    detail = f"{self._name} failed {tries} times, last: {type(error).__name__}"
+                    raise self._given_up(method, request, "unavailable", detail) from None
+                await asyncio.sleep(pause_s)
+            except Exception as error:
+                # A bug in the replica's code, or Serve shutting down: told, never a score.
+                detail = f"{self._name} raised {type(error).__name__}: {str(error)[-500:]}"
+                raise self._given_up(method, request, "unavailable", detail) from error
+
+    async def _once(self, method: str, request: Any, limit_s: float) -> Any:
+        response = getattr(self._handle, method).remote(request)
+        try:
+            async with asyncio.timeout(limit_s):
+                return await response
+        except TimeoutError:
+            response.cancel()
+            raise
+
+    def _given_up(self, method: str, request: Any, kind: FailureKind, detail: str) -> _Unanswered:
+        message = f"the driver's {method} of query {request.query_id!r}: {detail}"
+        logger.warning("%s: %s", kind, message)
+        return _Unanswered(kind, message)
+
+
+class ServedJudge(_Client):
+    """``JudgeClient`` over the deployment ``Judge``."""
+
+    def __init__(self, handle: Any, config: JudgeConfig, identity: str) -> None:
+        super().__init__(handle, config, identity, "the judge")
+        # A reply and its one repair try, each within timeout_s.
+        self._limit_s = 2 * config.timeout_s + _MARGIN_S
+
+    async def grade(self, request: JudgeRequest) -> JudgeReply:
+        """Return a verdict for each criterion; one without a score has a failure kind."""
+        try:
+            reply: JudgeReply = await self._send("grade", request, self._limit_s)
+        except _Unanswered as error:
+            reply = JudgeReply(verdicts=_unanswered(request, error), judge=self.identity)
+        self._count(reply.verdicts, reply.usage)
+        return reply
+
+    async def rescore(self, request: RescoreRequest) -> RescoreReply:
+        """Grade some criteria on all responses of a group in one call."""
+        try:
+            reply: RescoreReply = await self._send("rescore", request, self._limit_s)
+        except _Unanswered as error:
+            row = _unanswered(request, error)
+            reply = RescoreReply(verdicts=(row,) * len(request.responses), judge=self.identity)
+        self._count([v for row in reply.verdicts for v in row], reply.usage)
+        return reply
+
+    def _count(self, verdicts: Sequence[Verdict], usage: Usage) -> None:
+        self._verdicts += len(verdicts)
+        self._failures.update(v.failure for v in verdicts if v.failure is not None)
+        self._usage += usage
+
+
+class ServedWriter(_Client):
+    """``WriterClient`` over the deployment ``RubricWriter``."""
+
+    def __init__(self, handle: Any, config: WriterConfig, identity: str) -> None:
+        super().__init__(handle, config, identity, "the rubric writer")
+        self._limit_s = config.timeout_s + _MARGIN_S
+
+    async def write(self, request: WriterRequest) -> Completion:
+        """Return the raw reply; ``failure`` is set when there is none."""
+        try:
+            reply: Completion = await self._send("write", request, self._limit_s)
+        except _Unanswered as error:
+            reply = Completion(
+                text="",
+                finish_reason="",
+                model=self.identity,
+                failure=error.kind,
+                detail=str(error),
+            )
+        if reply.failure is not None:
+            self._failures[reply.failure] += 1
+        self._usage += reply.usage
+        return reply
+
+
+def _unanswered(request: JudgeRequest | RescoreRequest, error: _Unanswered) -> tuple[Verdict, ...]:
+    return tuple(
+        Verdict(criterion_id=c.id, score=None, max=c.max, reason=str(error), failure=error.kind)
+        for c in request.criteria
+    )

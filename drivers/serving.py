@@ -1,0 +1,220 @@
+"""The judge and the rubric writer of a run on Ray Serve, and their clients.
+
+A run has two applications, ``ratchet-<run>-judge`` and ``ratchet-<run>-writer``; a later start of
+the same run adopts those that still run with the same config and prompts and replaces the others.
+The clients never raise for what a judge, an endpoint or a replica does: a lost replica's requests
+are asked again (grading is pure, so that is safe), and what stays unanswered is a failure of kind
+``timeout`` or ``unavailable``. Every wait has a limit, whose message names who waited for whom.
+Ray must be running before ``start_judge`` or ``start_writer`` is called.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import SecretStr
+
+from core.config import RunConfig, ServedModelConfig
+from drivers.packaged_model import resolve_model
+from drivers.served_clients import ServedJudge, ServedWriter
+from serve.backends.base import read_api_key
+from serve.identity import judge_identity, writer_identity
+
+Part = Literal["judge", "writer"]
+PARTS: tuple[Part, ...] = ("judge", "writer")
+DEPLOYMENTS: dict[Part, str] = {"judge": "Judge", "writer": "RubricWriter"}
+_POLL_S = 0.5
+_DESCRIBE_TIMEOUT_S = 60.0
+
+logger = logging.getLogger(__name__)
+
+
+def app_name(run: str, part: Part) -> str:
+    """Return the Serve application's name."""
+    return f"ratchet-{run}-{part}"
+
+
+async def start_judge(config: RunConfig) -> ServedJudge:
+    """Deploy or adopt the run's judge and return its client."""
+    identity = judge_identity(config.judge)
+    handle = await _start(config.name, "judge", config.judge, identity)
+    return ServedJudge(handle, config.judge, identity)
+
+
+async def start_writer(config: RunConfig) -> ServedWriter:
+    """Deploy or adopt the run's rubric writer and return its client."""
+    identity = writer_identity(config.writer)
+    handle = await _start(config.name, "writer", config.writer, identity)
+    return ServedWriter(handle, config.writer, identity)
+
+
+async def stop_serving(run: str, *, timeout_s: float = 60.0) -> tuple[str, ...]:
+    """End the run's applications and their call limiters; return the names of those ended."""
+    from ray import serve
+
+    running = (await asyncio.to_thread(serve.status)).applications
+    ended = [app_name(run, part) for part in PARTS if app_name(run, part) in running]
+    configs = [await _described(name) for name in ended]
+    for name in ended:
+        deleting = asyncio.to_thread(serve.delete, name, _blocking=True)
+        try:
+            await asyncio.wait_for(deleting, timeout_s)
+        except TimeoutError:
+            logger.warning("waited %.0f s for Serve to end %s, going on", timeout_s, name)
+    for found in configs:
+        if found is not None:
+            await _stop_limiter(found[0])
+    return tuple(ended)
+
+
+async def scale(run: str, part: Part, num_replicas: int, *, timeout_s: float = 600.0) -> None:
+    """Bring a running application to so many replicas without touching those it keeps.
+
+    Returns when they run; the replicas that remain are not restarted, and no request is lost.
+    """
+    from ray.serve._private.common import DeploymentID
+    from ray.serve.context import _get_global_client
+
+    name = app_name(run, part)
+    client = await asyncio.to_thread(_get_global_client)
+    assert client is not None
+    target = DeploymentID(name=DEPLOYMENTS[part], app_name=name)
+    # What the dashboard's scale endpoint calls; redeploying would replace every replica.
+    await client._controller.update_deployment_replicas.remote(target, num_replicas)
+    deadline = time.monotonic() + timeout_s
+    while await _num_running(name, part) != num_replicas:
+        if time.monotonic() > deadline:
+            raise TimeoutError(
+                f"the driver waited {timeout_s:.0f} s for {name} to run {num_replicas} replicas "
+                f"(it runs {await _num_running(name, part)}): see `serve status`; the cluster may "
+                "lack CPUs or GPUs for them"
+            )
+        await asyncio.sleep(_POLL_S)
+
+
+# ------------------------------------------------------------------ deploying
+async def _start(run: str, part: Part, config: ServedModelConfig, identity: str) -> Any:
+    """Return the handle of the running application; deploys it unless it can be adopted."""
+    from ray import serve
+
+    key = read_api_key(config) if config.backend == "openai" else SecretStr("")
+    await asyncio.to_thread(serve.start, proxy_location="Disabled")
+    name = app_name(run, part)
+    if await _described(name) == (config.model_dump_json(), identity):
+        logger.info("%s runs already with this config: adopted", name)
+        return serve.get_app_handle(name)
+    folder = config.model
+    if config.backend == "vllm":
+        folder = await asyncio.to_thread(resolve_model, config.model)
+    logger.info("starting %s: %d replica(s) of %s", name, config.num_replicas, identity)
+    target = serve.RunTarget(
+        target=_application(part, config, key, folder),
+        name=name,
+        route_prefix=None,
+        external_scaler_enabled=True,
+    )
+    handles = await asyncio.to_thread(serve.run_many, [target], wait_for_applications_running=False)
+    await _wait_until_running(name, config.start_timeout_s)
+    return handles[0]
+
+
+def _application(part: Part, config: ServedModelConfig, key: SecretStr, folder: str) -> Any:
+    from ray import serve
+
+    from serve.judge import JudgeReplica
+    from serve.writer import WriterReplica
+
+    deployment: Any = serve.deployment(JudgeReplica if part == "judge" else WriterReplica)
+    return deployment.options(
+        name=DEPLOYMENTS[part],
+        num_replicas=config.num_replicas,
+        max_ongoing_requests=config.max_ongoing_requests,
+        max_queued_requests=config.max_queued_requests,
+        ray_actor_options={
+            "num_cpus": config.num_cpus,
+            "num_gpus": config.num_gpus,
+            "runtime_env": _runtime_env(),
+        },
+    ).bind(config, key, folder)
+
+
+def _runtime_env() -> dict[str, Any]:
+    """Return the job's runtime environment; without a working folder, ours is on the path."""
+    import ray
+
+    env = dict(ray.get_runtime_context().runtime_env)
+    if not env.get("working_dir"):
+        root = str(Path(__file__).resolve().parent.parent)
+        env["env_vars"] = {"PYTHONPATH": root} | dict(env.get("env_vars") or {})
+    return env
+
+
+async def _wait_until_running(name: str, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        app = await _status(name)
+        state = "absent" if app is None else app.status.value
+        if state == "RUNNING":
+            return
+        detail = "" if app is None else _detail(app)
+        if state in ("DEPLOY_FAILED", "UNHEALTHY"):
+            raise RuntimeError(f"{name} did not start ({state}): {detail}")
+        if time.monotonic() > deadline:
+            raise TimeoutError(
+                f"the driver waited {timeout_s:.0f} s for {name} to run (now {state}): {detail}; "
+                "give it the resources it asks for or raise start_timeout_s"
+            )
+        await asyncio.sleep(_POLL_S)
+
+
+def _detail(app: Any) -> str:
+    messages = [app.message, *(d.message for d in app.deployments.values())]
+    return " ".join(m.strip() for m in messages if m)[-2000:]
+
+
+async def _status(name: str) -> Any:
+    from ray import serve
+
+    return (await asyncio.to_thread(serve.status)).applications.get(name)
+
+
+async def _num_running(name: str, part: Part) -> int:
+    app = await _status(name)
+    states = {} if app is None else app.deployments[DEPLOYMENTS[part]].replica_states
+    counts = {str(getattr(state, "value", state)): n for state, n in states.items()}
+    is_settled = set(counts) <= {"RUNNING"}
+    return counts.get("RUNNING", 0) if is_settled else -1
+
+
+async def _described(name: str) -> tuple[str, str] | None:
+    """Return config (JSON) and identity of a running application; None if it does not answer."""
+    from ray import serve
+    from ray.exceptions import RayError
+    from ray.serve.exceptions import RayServeException
+
+    app = await _status(name)
+    if app is None or app.status.value != "RUNNING":
+        return None
+    try:
+        handle = serve.get_app_handle(name)
+        return await asyncio.wait_for(_awaited(handle.describe.remote()), _DESCRIBE_TIMEOUT_S)
+    except (RayError, RayServeException, TimeoutError) as error:
+        logger.warning("%s runs but does not answer (%s): replaced", name, error)
+        return None
+
+
+async def _awaited(response: Any) -> Any:
+    return await response
+
+
+async def _stop_limiter(config_json: str) -> None:
+    config = json.loads(config_json)
+    if config["backend"] != "openai":
+        return
+    from serve.limits import stop_limiter
+
+    fields = {name: config[name] for name in ServedModelConfig.model_fields}
+    await stop_limiter(ServedModelConfig.model_validate(fields))

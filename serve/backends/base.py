@@ -1,0 +1,79 @@
+"""What a model backend is to the judge and to the rubric writer: one prompt in, one reply out.
+
+``complete`` never raises for what an endpoint or a model does: a reply that did not come is a
+``Completion`` whose ``failure`` names the kind and whose ``detail`` says why. It returns within
+``config.timeout_s`` of its call, retries included. Backends hold no state that changes an answer.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pydantic import SecretStr
+
+from core.config import ServedModelConfig
+from core.errors import ConfigError
+from core.records import Completion, FailureKind, Usage
+
+NO_KEY = "none"
+"""Sent to an endpoint of one's own that asks for no key; the client insists on one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompletionRequest:
+    """Ask a model for one reply."""
+
+    prompt: str
+    schema: dict[str, Any] | None = None
+    """JSON schema of the reply, where the backend can enforce one."""
+
+
+class CompletionBackend(Protocol):
+    """A model that answers prompts."""
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """Return the reply, or a failure; never raises for what the model does."""
+        ...
+
+    async def check_health(self) -> None:
+        """Raise when no reply can come any more, so that the replica is replaced."""
+        ...
+
+    async def close(self) -> None:
+        """Free connections and processes."""
+        ...
+
+
+def failed(config: ServedModelConfig, kind: FailureKind, detail: str, usage: Usage) -> Completion:
+    """Return the completion that says there is no reply."""
+    return Completion(
+        text="",
+        finish_reason="",
+        model=config.model,
+        usage=usage,
+        failure=kind,
+        detail=detail,
+    )
+
+
+def cost_usd(config: ServedModelConfig, prompt_tokens: int, completion_tokens: int) -> float:
+    """Return what the tokens cost at the config's prices."""
+    return (
+        prompt_tokens * config.usd_per_million_prompt_tokens
+        + completion_tokens * config.usd_per_million_completion_tokens
+    ) / 1e6
+
+
+def read_api_key(config: ServedModelConfig) -> SecretStr:
+    """Return the key from the environment variable that the config names.
+
+    An endpoint of one's own (``base_url``) may need none; the provider's does.
+    """
+    key = os.environ.get(config.api_key_env, "").strip()
+    if not key and config.base_url is None:
+        raise ConfigError(
+            f"got no key for model {config.model!r}: the environment variable "
+            f"{config.api_key_env} is empty, wanted a key there "
+            "(or `base_url` of an endpoint that needs none)"
+        )
+    return SecretStr(key or NO_KEY)

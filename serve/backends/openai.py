@@ -1,0 +1,283 @@
+"""A model behind an OpenAI-compatible endpoint, through the official client.
+
+Temperature, seed and token limit are always sent. A call is tried again after transport errors,
+408, 429 and 5xx, at most ``max_attempts`` times and never past ``timeout_s``: back-off grows
+exponentially with jitter, and Retry-After is its floor, for every replica. A 429 may come five
+times as often, since the shared limiter answers it with less load. What cannot heal is not tried
+again: other 4xx, a used-up quota, a content filter (``filtered``), a refusal (``refused``). Each
+attempt holds one lease of the limiter; nothing is held while backing off. Arguments that an
+endpoint answers with 400 are left out from then on (``response_format`` first of all). The key is
+neither logged nor part of a message.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import openai
+from openai.types.chat import ChatCompletion
+from pydantic import SecretStr
+
+from core.config import ServedModelConfig
+from core.records import Completion, FailureKind, Usage
+from serve.backends.base import CompletionRequest, cost_usd, failed
+from serve.backends.retry_after import retry_after_s
+from serve.limits import CallSlots
+
+_FILTER_CODES = frozenset(
+    {"content_filter", "content_policy_violation", "responsibleaipolicyviolation"}
+)
+_NO_QUOTA = "insufficient_quota"
+_OPTIONAL_ARGUMENTS = ("response_format", "seed", "temperature", "max_tokens")
+_MAX_DETAIL = 300
+_FIRST_BACKOFF_S = 0.5
+_MAX_BACKOFF_S = 30.0
+_THROTTLED_FACTOR = 5
+_UNTOLD_PAUSE_S = 1.0
+"""Pause of an endpoint that answers 429 without saying for how long."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """An attempt that may succeed later."""
+
+    detail: str
+    retry_after: float = 0.0
+    is_throttled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Leave:
+    """An attempt that the endpoint refused because of one argument."""
+
+    argument: str
+    detail: str
+
+
+@dataclass(slots=True)
+class _Call:
+    """One ``complete`` under way."""
+
+    request: CompletionRequest
+    deadline: float
+    left_out: set[str]
+    num_attempts: int = 0
+    last: str = "no attempt was made"
+
+    @property
+    def remaining_s(self) -> float:
+        return max(0.001, self.deadline - time.monotonic())
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(calls=self.num_attempts, retries=max(0, self.num_attempts - 1))
+
+
+class OpenAIBackend:
+    """Completions from an OpenAI-compatible endpoint."""
+
+    def __init__(self, config: ServedModelConfig, api_key: SecretStr, slots: CallSlots) -> None:
+        self._config = config
+        self._slots = slots
+        self._left_out: frozenset[str] = frozenset()
+        # The retries are ours: the client's would neither count nor share a pause.
+        self._client = openai.AsyncOpenAI(
+            api_key=api_key.get_secret_value(),
+            base_url=config.base_url,
+            max_retries=0,
+            timeout=config.timeout_s,
+        )
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """Return the endpoint's reply, or a failure, within ``config.timeout_s``."""
+        started = time.monotonic()
+        call = _Call(request, started + self._config.timeout_s, set(self._left_out))
+        try:
+            async with asyncio.timeout(self._config.timeout_s):
+                reply = await self._complete(call)
+        except TimeoutError as error:
+            detail = str(error) or (
+                f"no reply from {self._config.model} in {self._config.timeout_s:g} s "
+                f"({call.num_attempts} attempts, last: {call.last})"
+            )
+            reply = failed(self._config, "timeout", detail, call.usage)
+        if reply.failure is not None:
+            logger.warning("%s: %s", reply.failure, reply.detail)
+        return _timed(reply, time.monotonic() - started)
+
+    async def check_health(self) -> None:
+        """Nothing to check: an endpoint that is away may come back."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _complete(self, call: _Call) -> Completion:
+        num_failed = num_throttled = 0
+        while True:
+            outcome = await self._attempt(call, is_retry=num_failed + num_throttled > 0)
+            if isinstance(outcome, Completion):
+                return outcome
+            call.last = outcome.detail
+            if isinstance(outcome, _Leave):
+                call.left_out.add(outcome.argument)
+                continue
+            num_failed += not outcome.is_throttled
+            num_throttled += outcome.is_throttled
+            is_used_up = (
+                num_failed >= self._config.max_attempts
+                or num_throttled >= self._config.max_attempts * _THROTTLED_FACTOR
+            )
+            wait_s = _backoff_s(1 if outcome.is_throttled else num_failed) + outcome.retry_after
+            if is_used_up or wait_s > call.remaining_s:
+                detail = f"{num_failed + num_throttled} attempts failed, last: {outcome.detail}"
+                return failed(self._config, "unavailable", detail, call.usage)
+            await asyncio.sleep(wait_s)
+
+    async def _attempt(self, call: _Call, *, is_retry: bool) -> Completion | _Again | _Leave:
+        lease = await self._slots.acquire(is_retry=is_retry, wait_s=call.remaining_s)
+        if lease is None:
+            raise TimeoutError
+        call.num_attempts += 1
+        is_throttled = False
+        try:
+            reply = await self._client.chat.completions.create(
+                **self._arguments(call), timeout=call.remaining_s
+            )
+        except openai.APIStatusError as error:
+            is_throttled = error.status_code == 429
+            return await self._after_status(error, call)
+        except (openai.APIError, ValueError) as error:
+            # Transport errors, and a body that is no JSON.
+            return _Again(_short(f"{type(error).__name__}: {error}"))
+        finally:
+            await self._slots.release(lease, is_throttled=is_throttled)
+        return self._read(reply, call)
+
+    def _arguments(self, call: _Call) -> dict[str, Any]:
+        config = self._config
+        arguments: dict[str, Any] = {
+            "model": config.model,
+            "messages": [{"role": "user", "content": call.request.prompt}],
+            "temperature": config.temperature,
+            "seed": config.seed,
+            "max_tokens": config.max_tokens,
+        }
+        if call.request.schema is not None:
+            arguments["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "reply", "strict": True, "schema": call.request.schema},
+            }
+        for name in call.left_out & arguments.keys():
+            value = arguments.pop(name)
+            if name == "max_tokens":  # newer models take the limit under this name only
+                arguments["max_completion_tokens"] = value
+        return arguments
+
+    async def _after_status(
+        self, error: openai.APIStatusError, call: _Call
+    ) -> Completion | _Again | _Leave:
+        status = error.status_code
+        detail = _short(f"HTTP {status}: {error.message}")
+        if (status in (408, 429) or status >= 500) and error.code != _NO_QUOTA:
+            wait_s = retry_after_s(error.response.headers, time.time())
+            pause_s = wait_s or (_UNTOLD_PAUSE_S if status == 429 else 0.0)
+            if pause_s > 0 and status in (429, 503):
+                await self._slots.pause(min(pause_s, self._config.timeout_s))
+            return _Again(detail, wait_s, is_throttled=status == 429)
+        if _is_filtered(error):
+            return failed(self._config, "filtered", detail, call.usage)
+        argument = _refused_argument(error, self._arguments(call))
+        if argument is not None:
+            return _Leave(argument, detail)
+        return failed(self._config, "unavailable", detail, call.usage)
+
+    def _read(self, reply: object, call: _Call) -> Completion | _Again:
+        try:
+            assert isinstance(reply, ChatCompletion)
+            choice = reply.choices[0]
+            text, refusal = choice.message.content or "", choice.message.refusal
+            finish_reason = choice.finish_reason or ""
+            assert isinstance(text, str)
+        except (AssertionError, AttributeError, IndexError, KeyError, TypeError):
+            # The client builds its records without checking them, so any shape can come.
+            return _Again(_short(f"HTTP 200 with a reply of another shape: {reply!r}"))
+        self._remember(call)
+        failure: FailureKind | None = None
+        if finish_reason == "content_filter":
+            failure = "filtered"
+        elif refusal:
+            failure = "refused"
+        elif not text.strip() and finish_reason == "length":
+            failure = "truncated"
+        return Completion(
+            text="" if failure else text,
+            finish_reason=finish_reason,
+            model=reply.model or self._config.model,
+            usage=call.usage + self._tokens(reply),
+            failure=failure,
+            detail=_short(f"finish_reason {finish_reason}: {refusal or ''}") if failure else "",
+        )
+
+    def _remember(self, call: _Call) -> None:
+        """Leave out from now on what a successful call was made without."""
+        new = call.left_out - self._left_out
+        if new:
+            logger.warning("%s refuses %s: left out from now on", self._config.model, sorted(new))
+            self._left_out |= new
+
+    def _tokens(self, reply: ChatCompletion) -> Usage:
+        usage = reply.usage
+        prompt_tokens = (usage.prompt_tokens if usage else 0) or 0
+        completion_tokens = (usage.completion_tokens if usage else 0) or 0
+        return Usage(
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            cost_usd=cost_usd(self._config, prompt_tokens, completion_tokens),
+        )
+
+
+def _backoff_s(num_failed: int) -> float:
+    """Return the next wait: doubled each time, anywhere in its upper half."""
+    return min(_MAX_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** (num_failed - 1)) * random.uniform(0.5, 1.0)
+
+
+def _is_filtered(error: openai.APIStatusError) -> bool:
+    inner = error.body.get("innererror") if isinstance(error.body, dict) else None
+    codes = {error.code, error.type, inner.get("code") if isinstance(inner, dict) else None}
+    return any(isinstance(c, str) and c.lower() in _FILTER_CODES for c in codes)
+
+
+def _refused_argument(error: openai.APIStatusError, arguments: dict[str, Any]) -> str | None:
+    """Return the argument to leave out: the one the endpoint names, else ``response_format``."""
+    if error.status_code not in (400, 422):
+        return None
+    named = (error.param or "").partition(".")[0]
+    sent = [name for name in _OPTIONAL_ARGUMENTS if name in arguments]
+    if named:
+        return named if named in sent else None
+    mentioned = [name for name in sent if name in str(error.message)]
+    if mentioned:
+        return mentioned[0]
+    return "response_format" if "response_format" in sent else None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_DETAIL else text[: _MAX_DETAIL - 3] + "..."
+
+
+def _timed(reply: Completion, seconds: float) -> Completion:
+    return Completion(
+        text=reply.text,
+        finish_reason=reply.finish_reason,
+        model=reply.model,
+        usage=reply.usage,
+        seconds=seconds,
+        failure=reply.failure,
+        detail=reply.detail,
+    )

@@ -1,0 +1,41 @@
+"""The embedded judge and writer: rules in code, no model, no key.
+
+It decides what code can decide and says ``undecidable`` of the rest; its writer finds the hack
+patterns that code can see. Pure and deterministic: the same request gives the same answer, and the
+version in ``RULES_MODEL`` changes whenever an answer may.
+"""
+
+import time
+
+from core.records import Completion, ContrastRequest, Verdict, WriterRequest
+from core.rubric import Criterion
+from core.rules.verifiers import decide, is_decidable
+from core.rules.writer import write_contrast, write_replacements
+
+RULES_MODEL = "rules-1"
+
+
+class RulesBackend:
+    """Verdicts and edits by code."""
+
+    def can_decide(self, criterion: Criterion) -> bool:
+        """Whether code decides this criterion."""
+        return is_decidable(criterion)
+
+    def decide(self, criterion: Criterion, response: str, prompt: str) -> Verdict:
+        """Return the verdict, or the failure ``undecidable``."""
+        return decide(criterion, response, prompt)
+
+    def write(self, request: WriterRequest) -> Completion:
+        """Return a raw reply, in the format that a model's reply has."""
+        started = time.monotonic()
+        if isinstance(request, ContrastRequest):
+            text = write_contrast(request)
+        else:
+            text = write_replacements(request)
+        return Completion(
+            text=text,
+            finish_reason="stop",
+            model=RULES_MODEL,
+            seconds=time.monotonic() - started,
+        )

@@ -1,0 +1,143 @@
+"""A model in the replica itself: one vLLM engine, structured output by JSON schema.
+
+Prompts start with what a group's calls share, so the engine's prefix cache is on. The schema allows
+no free white space (small models can loop on it). An engine that has died fails the health check,
+and Serve replaces the replica; when the replica is killed its engine's processes end too.
+Nothing that a request does raises: a prompt over the context, a cut or late reply is a failure.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from core.config import ServedModelConfig
+from core.engine_args import engine_env, served_engine_args
+from core.records import Completion, Usage
+from serve.backends.base import CompletionRequest, failed
+
+_SHUTDOWN_S = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+async def start_vllm_backend(config: ServedModelConfig) -> "VllmBackend":
+    """Start the engine (half a minute for a small model on CPU) and return the backend."""
+    is_cpu = config.num_gpus == 0
+    # Before vLLM is imported: it reads its environment then.
+    os.environ |= engine_env(
+        is_cpu=is_cpu,
+        num_cpus=config.num_cpus,
+        owner_pid=os.getpid(),
+        root=str(Path(__file__).resolve().parents[2]),
+        env=os.environ,
+    )
+    from transformers import AutoTokenizer
+    from vllm import AsyncEngineArgs
+    from vllm.config import StructuredOutputsConfig
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    started = time.monotonic()
+    tokenizer = AutoTokenizer.from_pretrained(config.model)
+    engine = AsyncLLM.from_engine_args(
+        AsyncEngineArgs(
+            **served_engine_args(config, is_cpu=is_cpu),
+            structured_outputs_config=StructuredOutputsConfig(
+                backend="xgrammar", disable_any_whitespace=True
+            ),
+        )
+    )
+    logger.info("engine of %s ready after %.0f s", config.model, time.monotonic() - started)
+    return VllmBackend(config, engine, tokenizer)
+
+
+class VllmBackend:
+    """Completions from an engine in this process."""
+
+    def __init__(self, config: ServedModelConfig, engine: Any, tokenizer: Any) -> None:
+        self._config = config
+        self._engine = engine
+        self._tokenizer = tokenizer
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """Return the model's reply, or a failure, within ``config.timeout_s``."""
+        started = time.monotonic()
+        usage = Usage(calls=1)
+        try:
+            async with asyncio.timeout(self._config.timeout_s):
+                return await self._complete(request, started)
+        except TimeoutError:
+            detail = f"no reply from the engine in {self._config.timeout_s:g} s"
+            reply = failed(self._config, "timeout", detail, usage)
+        except Exception as error:  # whatever the engine raises must not become a lost request
+            detail = f"{type(error).__name__}: {error}"[:300]
+            reply = failed(self._config, "unavailable", detail, usage)
+        logger.warning("%s: %s", reply.failure, reply.detail)
+        return reply
+
+    async def check_health(self) -> None:
+        """Raise when the engine cannot answer any more."""
+        await self._engine.check_health()
+
+    async def close(self) -> None:
+        """End the engine and every process it started."""
+        children = psutil.Process().children(recursive=True)
+        await asyncio.to_thread(self._engine.shutdown, _SHUTDOWN_S)
+        _, alive = await asyncio.to_thread(psutil.wait_procs, children, _SHUTDOWN_S)
+        for process in alive:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    async def _complete(self, request: CompletionRequest, started: float) -> Completion:
+        prompt_ids = self._prompt_ids(request.prompt)
+        room = self._config.max_model_len - len(prompt_ids)
+        if room <= 0:
+            detail = (
+                f"got a prompt of {len(prompt_ids)} tokens, wanted fewer than max_model_len="
+                f"{self._config.max_model_len}: raise it or shorten the responses"
+            )
+            return failed(self._config, "unavailable", detail, Usage())
+        params = self._sampling(request, min(room, self._config.max_tokens))
+        outputs = self._engine.generate({"prompt_token_ids": prompt_ids}, params, uuid.uuid4().hex)
+        (answer,) = [output.outputs[0] async for output in outputs]  # the final one only
+        is_cut = answer.finish_reason == "length" and not answer.text.strip()
+        return Completion(
+            text=answer.text,
+            finish_reason=answer.finish_reason or "",
+            model=self._config.model,
+            usage=Usage(
+                calls=1, prompt_tokens=len(prompt_ids), completion_tokens=len(answer.token_ids)
+            ),
+            seconds=time.monotonic() - started,
+            failure="truncated" if is_cut else None,
+            detail="the reply was cut before its first word" if is_cut else "",
+        )
+
+    def _prompt_ids(self, prompt: str) -> list[int]:
+        if not self._tokenizer.chat_template:
+            return list(self._tokenizer.encode(prompt))
+        ids = self._tokenizer.apply_chat_template(
+            [{"role": "user", "content": prompt}],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+        )
+        return [int(i) for i in ids]
+
+    def _sampling(self, request: CompletionRequest, max_tokens: int) -> Any:
+        from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
+
+        schema = request.schema
+        return SamplingParams(
+            temperature=self._config.temperature,
+            seed=self._config.seed,
+            max_tokens=max_tokens,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            structured_outputs=StructuredOutputsParams(json=schema) if schema else None,
+        )

@@ -1,0 +1,215 @@
+"""The judge: scores one response by its criteria, or all responses of a group by some.
+
+What code can decide is decided by code; the rest goes to the model in one call. A reply from which
+some verdict cannot be read is asked for once more, with the error told; what is missing then is a
+failure with a kind. Nothing that a model or an endpoint does raises, and no failure is a score.
+For a policy that thinks, only the part after its reasoning is judged. The judge keeps nothing
+between calls: verdicts are remembered by the caller.
+``JudgeReplica`` is the class that Ray Serve runs.
+"""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Sequence
+
+from pydantic import SecretStr
+
+from core.config import JudgeConfig
+from core.grading.prompt import asked_names, judge_prompt, repair_prompt, rescore_prompt
+from core.grading.reply import read_verdicts
+from core.grading.rescore import read_rescore
+from core.grading.schema import judge_schema, rescore_schema
+from core.grading.visible import visible_response
+from core.records import (
+    FailureKind,
+    JudgeReply,
+    JudgeRequest,
+    RescoreReply,
+    RescoreRequest,
+    Usage,
+    Verdict,
+)
+from core.rubric import Criterion
+from core.templates import fenced, fill
+from serve.backends.base import CompletionBackend, CompletionRequest
+from serve.backends.rules import RulesBackend
+from serve.backends.start import start_backend
+from serve.identity import REPAIR_TEMPLATE, RESCORE_TEMPLATE, judge_identity, judge_template
+from serve.prompts import load_prompt
+
+_REPAIRABLE: frozenset[FailureKind] = frozenset(
+    {"missing", "unparsable", "out_of_scale", "conflict", "truncated"}
+)
+"""Failures of a reply's form; asking again may mend them."""
+
+
+class Judge:
+    """Grades responses; ``backend`` is the model, None judges by rules alone."""
+
+    def __init__(self, config: JudgeConfig, backend: CompletionBackend | None = None) -> None:
+        self._config = config
+        self._backend = backend
+        self._rules = RulesBackend()
+        self._template = load_prompt(judge_template(config))
+        self._rescore_template = load_prompt(RESCORE_TEMPLATE)
+        self._repair_template = load_prompt(REPAIR_TEMPLATE)
+        self.identity = judge_identity(config)
+
+    async def grade(self, request: JudgeRequest) -> JudgeReply:
+        """Return a verdict for each criterion, in their order."""
+        started = time.monotonic()
+        request = dataclasses.replace(request, response=visible_response(request.response))
+        by_rule, by_model = self._split(request.criteria)
+        verdicts = {c.id: self._rules.decide(c, request.response, request.prompt) for c in by_rule}
+        usage = Usage()
+        if by_model:
+            asked = dataclasses.replace(request, criteria=by_model)
+            answered, usage = await self._ask(asked)
+            verdicts |= {v.criterion_id: v for v in answered}
+        return JudgeReply(
+            verdicts=tuple(verdicts[c.id] for c in request.criteria),
+            judge=self.identity,
+            usage=usage,
+            seconds=time.monotonic() - started,
+        )
+
+    async def rescore(self, request: RescoreRequest) -> RescoreReply:
+        """Return verdicts of every response on every criterion, in their order."""
+        started = time.monotonic()
+        responses = tuple(visible_response(r) for r in request.responses)
+        request = dataclasses.replace(request, responses=responses)
+        by_rule, by_model = self._split(request.criteria)
+        rows = [
+            {c.id: self._rules.decide(c, response, request.prompt) for c in by_rule}
+            for response in responses
+        ]
+        usage = Usage()
+        if by_model and responses:
+            asked = dataclasses.replace(request, criteria=by_model)
+            answered, usage = await self._ask_jointly(asked)
+            for row, verdicts in zip(rows, answered, strict=True):
+                row |= {v.criterion_id: v for v in verdicts}
+        return RescoreReply(
+            verdicts=tuple(tuple(row[c.id] for c in request.criteria) for row in rows),
+            judge=self.identity,
+            usage=usage,
+            seconds=time.monotonic() - started,
+        )
+
+    def _split(
+        self, criteria: Sequence[Criterion]
+    ) -> tuple[tuple[Criterion, ...], tuple[Criterion, ...]]:
+        """Return the criteria that code decides and those that the model does."""
+        by_rule = [c for c in criteria if self._backend is None or self._rules.can_decide(c)]
+        return tuple(by_rule), tuple(c for c in criteria if c not in by_rule)
+
+    async def _ask(self, request: JudgeRequest) -> tuple[tuple[Verdict, ...], Usage]:
+        """Ask the model for all criteria of ``request``, and once more for what is missing."""
+        style = self._config.template
+        prompt = judge_prompt(self._template, request, style=style)
+        schema = judge_schema(request.criteria, style)
+        verdicts, usage = await self._read(CompletionRequest(prompt=prompt, schema=schema), request)
+        if not any(v.failure in _REPAIRABLE for v in verdicts):
+            return verdicts, usage
+        prompt = repair_prompt(self._repair_template, prompt, request, verdicts, style=style)
+        names = zip(asked_names(request.criteria, style), verdicts, strict=True)
+        missing = [name for name, v in names if v.failure is not None]
+        schema = schema | {
+            "properties": {n: schema["properties"][n] for n in missing},
+            "required": missing,
+        }
+        again, more = await self._read(CompletionRequest(prompt=prompt, schema=schema), request)
+        return tuple(map(_first_scored, verdicts, again)), usage + more
+
+    async def _read(
+        self, ask: CompletionRequest, request: JudgeRequest
+    ) -> tuple[tuple[Verdict, ...], Usage]:
+        assert self._backend is not None
+        reply = await self._backend.complete(ask)
+        if reply.failure is not None:
+            unread = (failed_verdict(c, reply.failure, reply.detail) for c in request.criteria)
+            return tuple(unread), reply.usage
+        verdicts = read_verdicts(
+            reply.text, request.criteria, reply.finish_reason, template=self._config.template
+        )
+        return verdicts, reply.usage
+
+    async def _ask_jointly(
+        self, request: RescoreRequest
+    ) -> tuple[tuple[tuple[Verdict, ...], ...], Usage]:
+        """Ask the model for all responses at once, and once more if a cell is missing."""
+        prompt = rescore_prompt(self._rescore_template, request)
+        rows, usage = await self._read_jointly(prompt, request)
+        failures = [
+            f"- response R{index}, criterion {v.criterion_id}: {v.failure}. {v.reason}"
+            for index, row in enumerate(rows)
+            for v in row
+            if v.failure in _REPAIRABLE
+        ]
+        if not failures:
+            return rows, usage
+        error = fenced("\n".join(failures), "errors")
+        prompt = fill(
+            self._repair_template, {"task": prompt, "error": error, "missing": "criteria"}
+        )
+        again, more = await self._read_jointly(prompt, request)
+        merged = (tuple(map(_first_scored, row, new)) for row, new in zip(rows, again, strict=True))
+        return tuple(merged), usage + more
+
+    async def _read_jointly(
+        self, prompt: str, request: RescoreRequest
+    ) -> tuple[tuple[tuple[Verdict, ...], ...], Usage]:
+        assert self._backend is not None
+        count = len(request.responses)
+        schema = rescore_schema(request.criteria, count)
+        reply = await self._backend.complete(CompletionRequest(prompt=prompt, schema=schema))
+        if reply.failure is not None:
+            row = tuple(failed_verdict(c, reply.failure, reply.detail) for c in request.criteria)
+            return (row,) * count, reply.usage
+        rows = read_rescore(reply.text, request.criteria, count, reply.finish_reason)
+        return rows, reply.usage
+
+
+def failed_verdict(criterion: Criterion, kind: FailureKind, reason: str) -> Verdict:
+    """Return the verdict that there is none."""
+    return Verdict(
+        criterion_id=criterion.id, score=None, max=criterion.max, reason=reason, failure=kind
+    )
+
+
+def _first_scored(first: Verdict, again: Verdict) -> Verdict:
+    """A score of the first reply stands; a second failure is the one reported."""
+    return first if first.score is not None else again
+
+
+class JudgeReplica:
+    """One replica of the deployment ``Judge``."""
+
+    async def __init__(self, config: JudgeConfig, api_key: SecretStr, model: str) -> None:
+        self._config = config
+        # ``model`` is where the config's model lies; the identity keeps the config's name of it.
+        served = config.model_copy(update={"model": model})
+        self._backend = await start_backend(served, api_key, pool=f"judge {model}")
+        self._judge = Judge(config, self._backend)
+
+    async def grade(self, request: JudgeRequest) -> JudgeReply:
+        """See ``Judge``."""
+        return await self._judge.grade(request)
+
+    async def rescore(self, request: RescoreRequest) -> RescoreReply:
+        """See ``Judge``."""
+        return await self._judge.rescore(request)
+
+    async def describe(self) -> tuple[str, str]:
+        """Return the config it runs, as JSON, and its identity."""
+        return self._config.model_dump_json(), self._judge.identity
+
+    async def check_health(self) -> None:
+        """Raise when this replica must be replaced (called by Serve)."""
+        if self._backend is not None:
+            await self._backend.check_health()
+
+    async def __del__(self) -> None:
+        if backend := getattr(self, "_backend", None):
+            await asyncio.wait_for(backend.close(), 30.0)
