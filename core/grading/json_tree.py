@@ -1,0 +1,67 @@
+"""Finds the JSON-like values in a model's reply.
+
+Each value is first read as strict JSON; only where that fails the tolerant reader takes over, and
+only for replies of a length that a judge or writer can need. Every character is looked at a bounded
+number of times.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from core.grading.json_nodes import Arr, Obj, Unreadable
+from core.grading.json_strict import StrictReader
+from core.grading.json_tolerant import TolerantReader, starts_list
+
+MAX_TOLERANT_CHARS = 200_000
+"""A reply that is not strict JSON and longer than this is not read."""
+
+_OPENERS = re.compile("[{\\[\uff5b\uff3b]")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A container that stands in a text at ``start:end``."""
+
+    node: Obj | Arr
+    start: int
+    end: int
+    is_damaged: bool
+    """Part of it made no sense: none of its numbers can be trusted."""
+
+
+def containers_in(text: str) -> Iterator[Found]:
+    """Yield the outermost objects and arrays of ``text``, in order."""
+    position = 0
+    while (opener := _OPENERS.search(text, position)) is not None:
+        found = _found_at(text, opener.start())
+        if found is None:
+            position = opener.end()
+            continue
+        yield found
+        position = found.end
+
+
+def _found_at(text: str, start: int) -> Found | None:
+    strict = StrictReader(text, start)
+    try:
+        node = strict.value(0)
+    except Unreadable:
+        return _tolerant_at(text, start)
+    assert isinstance(node, Obj | Arr)
+    return Found(node, start, strict.at, is_damaged=False)
+
+
+def _tolerant_at(text: str, start: int) -> Found | None:
+    """Read what opens at ``start``; None for a bracket of prose, such as ``[llm]``."""
+    if text[start] in "[\uff3b" and not starts_list(text, start):
+        return None
+    if len(text) > MAX_TOLERANT_CHARS:
+        return Found(Obj((), is_closed=False), start, len(text), is_damaged=True)
+    reader = TolerantReader(text, start)
+    try:
+        node = reader.value(0, closer="")
+    except Unreadable:
+        return Found(Obj((), is_closed=False), start, len(text), is_damaged=True)
+    assert isinstance(node, Obj | Arr)
+    return Found(node, start, reader.at, reader.is_damaged)

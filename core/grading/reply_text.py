@@ -1,0 +1,73 @@
+"""What of a reply is verdict text: reasoning cut off, refusals and error texts recognised.
+
+Only what stands after the reasoning counts, and reasoning that never ends leaves nothing. A tag
+inside a criterion's text ("No <think> tags appear") is not reasoning. All patterns are linear.
+"""
+
+import re
+from collections.abc import Sequence
+
+_OPEN = re.compile(
+    r"<\s?(?:think|thinking|thought|reasoning|reflection|scratchpad)\s?>|\[THINK\]|\u25c1think\u25b7",
+    re.IGNORECASE,
+)
+_CLOSE = re.compile(
+    r"<\s?/\s?(?:think|thinking|thought|reasoning|reflection|scratchpad)\s?>|\[/THINK\]"
+    r"|\u25c1/think\u25b7|<\|channel\|>\s*final\s*<\|message\|>",
+    re.IGNORECASE,
+)
+_ERROR = re.compile(
+    r"\s*(?:\[(?:error|failed|timeout)\b|(?:error|exception|traceback)\b\s*[:(]"
+    r"|http(?:/\S+)? ?[45]\d\d\b)",
+    re.IGNORECASE,
+)
+_REFUSAL = re.compile(
+    r"\b(?:i['\u2019]?m sorry|i apologi[sz]e|i (?:can(?:no|['\u2019])t|am unable|am not able"
+    r"|won['\u2019]t|will not|must decline)|as an ai\b"
+    r"|unable to (?:help|assist|comply|evaluate|grade))",
+    re.IGNORECASE,
+)
+_LOOKED_AT = 600
+
+
+def without_reasoning(text: str, names: Sequence[str]) -> str | None:
+    """Return the part of ``text`` after the reasoning; None if the reasoning never ends.
+
+    ``names`` are the texts that the reply may use as keys: tags inside them do not count.
+    """
+    spans = _name_spans(text, [n for n in names if _OPEN.search(n) or _CLOSE.search(n)])
+    closes = [m.end() for m in _CLOSE.finditer(text) if not _is_inside(m, spans)]
+    start = closes[-1] if closes else 0
+    if any(m.start() >= start and not _is_inside(m, spans) for m in _OPEN.finditer(text)):
+        return None
+    return text[start:]
+
+
+def first_reasoning_end(text: str) -> int:
+    """Return where the first closing tag of ``text`` ends; 0 if there is none."""
+    match = _CLOSE.search(text)
+    return 0 if match is None else match.end()
+
+
+def is_error_text(text: str) -> bool:
+    """Return whether a client's or server's error message stands where a reply should."""
+    return _ERROR.match(text) is not None
+
+
+def is_refusal(text: str) -> bool:
+    """Return whether a reply without verdicts begins by declining."""
+    return _REFUSAL.search(text[:_LOOKED_AT]) is not None
+
+
+def _name_spans(text: str, names: Sequence[str]) -> list[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
+    for name in names:
+        at = text.find(name)
+        while at >= 0:
+            spans.append((at, at + len(name)))
+            at = text.find(name, at + len(name))
+    return spans
+
+
+def _is_inside(match: re.Match[str], spans: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= match.start() and match.end() <= end for start, end in spans)

@@ -1,0 +1,139 @@
+"""Reads the reply of RARE's joint rescoring: some criteria on all responses of a group.
+
+Tolerant about the wrapping (fences, reasoning, small JSON slips), strict about what the numbers
+belong to: criteria by short id, rollouts by ``R0 ..`` (a list in rollout order is not enough).
+Whatever is missing, doubled with different values or outside its levels is a failure, never a
+score. Never raises.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from core.grading.json_nodes import Arr, Node, Obj, Scalar
+from core.grading.json_strict import read_strict
+from core.grading.json_tree import containers_in
+from core.grading.prompt import rollout_ids, short_ids
+from core.grading.reply import MAX_REPLY_CHARS, is_cut_off, printable, reply_failure
+from core.grading.reply_text import without_reasoning
+from core.grading.values import Reading, Scale, merged, read_value
+from core.records import Verdict
+from core.rubric import Criterion
+
+_WRAPPERS = ("criteria", "updates", "results", "scores", "rescored", "evaluation", "evaluations")
+_ID_KEYS = ("id", "criterion_id", "criterion")
+_ROLLOUT_KEYS = ("rollout_id", "rollout", "response_id", "id")
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """What the reply says about one rollout under one criterion id."""
+
+    criterion: str
+    rollout: str
+    value: Node | None
+
+
+def read_rescore(
+    text: str, criteria: Sequence[Criterion], num_responses: int, finish_reason: str
+) -> tuple[tuple[Verdict, ...], ...]:
+    """Return ``verdicts[g][c]``: response g on criterion c, each a score or a failure."""
+    failure = reply_failure(text, finish_reason)
+    is_cut = is_cut_off(finish_reason)
+    cells = [] if failure is not None else _cells(text)
+    names = _names(criteria)
+    silent = failure or (
+        Reading(None, "truncated", "the reply was cut before it")
+        if is_cut
+        else Reading(None, "missing", "the reply has no verdict on it")
+        if cells
+        else Reading(None, "unparsable", f"no verdict in {text.strip()[:120]!r}")
+    )
+    said: dict[tuple[int, str], list[Reading]] = {}
+    for cell in cells:
+        index = names.get(cell.criterion)
+        if index is not None:
+            scale = Scale(0, criteria[index].max, is_integer=True)
+            reading = read_value(cell.value, scale, is_cut=is_cut)
+            said.setdefault((index, cell.rollout), []).append(reading)
+    return tuple(
+        tuple(
+            _verdict(c, merged(said[(i, rollout)]) if (i, rollout) in said else silent)
+            for i, c in enumerate(criteria)
+        )
+        for rollout in rollout_ids(num_responses)
+    )
+
+
+def _verdict(criterion: Criterion, reading: Reading) -> Verdict:
+    return Verdict(
+        criterion_id=criterion.id,
+        score=reading.score,
+        max=criterion.max,
+        reason=printable(reading.reason if reading.score is not None else reading.detail),
+        failure=reading.failure,
+    )
+
+
+def _names(criteria: Sequence[Criterion]) -> dict[str, int]:
+    """Return what each criterion may be called: its short id, and its own if that is no other's."""
+    short = {name: i for i, name in enumerate(short_ids(len(criteria)))}
+    own = {c.id: i for i, c in enumerate(criteria)}
+    return short if set(own) & set(short) else {**own, **short}
+
+
+def _cells(text: str) -> list[_Cell]:
+    """Return all cells of the one container that holds some; none if two containers do."""
+    whole = read_strict(text.strip(" \t\r\n\ufeff"))
+    if isinstance(whole, Obj | Arr):
+        return list(_walk(whole))
+    body = without_reasoning(text[:MAX_REPLY_CHARS], ())
+    if body is None:
+        return []
+    holding = [
+        cells for f in containers_in(body) if not f.is_damaged and (cells := list(_walk(f.node)))
+    ]
+    return holding[0] if len(holding) == 1 else []
+
+
+def _walk(node: Node, depth: int = 0) -> Iterator[_Cell]:
+    if depth > 3:
+        return
+    if isinstance(node, Arr):
+        for item in node.items:
+            yield from _walk(item, depth + 1)
+    elif isinstance(node, Obj):
+        name, scores = _text(node, _ID_KEYS), _field(node, "scores")
+        if name and scores is not None:
+            yield from _criterion_cells(name, scores)
+            return
+        for pair in node.pairs:
+            if pair.key.casefold() in _WRAPPERS and pair.value is not None:
+                yield from _walk(pair.value, depth + 1)
+
+
+def _criterion_cells(name: str, scores: Node) -> Iterator[_Cell]:
+    if isinstance(scores, Obj):
+        for pair in scores.pairs:
+            yield _Cell(name, _rollout(pair.key), pair.value)
+    elif isinstance(scores, Arr):
+        for item in scores.items:
+            rollout = _text(item, _ROLLOUT_KEYS) if isinstance(item, Obj) else ""
+            if rollout:
+                yield _Cell(name, _rollout(rollout), item)
+
+
+def _rollout(name: str) -> str:
+    return name.strip().upper()
+
+
+def _field(node: Obj, key: str) -> Node | None:
+    values = [p.value for p in node.pairs if p.key.casefold() == key]
+    return values[0] if len(values) == 1 else None
+
+
+def _text(node: Obj, keys: Sequence[str]) -> str:
+    for key in keys:
+        value = _field(node, key)
+        if isinstance(value, Scalar):
+            return value.text.strip()
+    return ""

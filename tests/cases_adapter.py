@@ -1,0 +1,21 @@
+"""Lets the shared grader of odd files (``check.py``) call the project's own readers and loader."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.grading.reply import read_scores
+from core.grading.reply_parts import asked_by_text
+from core.grading.values import Scale
+
+
+def parse(
+    raw_output: str, rubrics: Sequence[str], scale: Any, finish_reason: str
+) -> list[float | None]:
+    """Return the score of each rubric, None where it is unscored."""
+    scales = scale if isinstance(scale, list) else [scale] * len(rubrics)
+    asked = asked_by_text(rubrics, [_scale(s) for s in scales])
+    return [r.score for r in read_scores(raw_output, asked, finish_reason)]
+
+
+def _scale(scale: Mapping[str, Any]) -> Scale:
+    return Scale(float(scale["min"]), float(scale["max"]), bool(scale["integer"]))
