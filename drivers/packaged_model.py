@@ -139,9 +139,8 @@ def _convert(gguf: Path, folder: Path, progress: bool) -> None:
         )
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
         config = source.config
-        # A model that counts as quantised refuses save_pretrained, so a plain one takes its weights.
-        if hasattr(config, "quantization_config"):
-            del config.quantization_config
+        # A model that counts as quantised refuses save_pretrained: a plain one takes its weights.
+        vars(config).pop("quantization_config", None)
         config.dtype = torch.bfloat16
         config.eos_token_id = config.pad_token_id = tokenizer.eos_token_id
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)

@@ -99,5 +99,8 @@ def test_waiting_for_another_process_has_a_limit(
 
 
 def test_importing_it_needs_no_torch() -> None:
-    code = "import sys, drivers.packaged_model; assert not {'torch', 'transformers'} & set(sys.modules)"
+    code = (
+        "import sys, drivers.packaged_model; "
+        "assert not {'torch', 'transformers'} & set(sys.modules), 'heavy import'"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
