@@ -11,8 +11,9 @@ off, near duplicates, too many or too long new ones. Rewritten and new criteria 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from unicodedata import category
 
 from core.evolution.quotes import quoted
 from core.evolution.similarity import (
@@ -71,10 +72,10 @@ def edited_rubric(
 ) -> Evolution:
     """Return the next rubric and one edit for each new text; ``items`` are tagged texts."""
     shown = request.satisfied + request.unsatisfied
-    written = {_key(t.kind, t.text): t for t in map(_parsed, items)}
+    draft = _Draft(current, rules, evidence, method)
+    written = {_key(t.kind, t.text): t for t in _usable(map(_parsed, items), draft)}
     shown_keys = {_key(c.kind, c.text) for c in shown}
     missing = [c for c in current.criteria if c in shown and _key(c.kind, c.text) not in written]
-    draft = _Draft(current, rules, evidence, method)
     new = [t for key, t in written.items() if key not in shown_keys]
     new = _without_changed_resist(new, missing, draft)
     if len({t.kind for t in new}) > 1:
@@ -112,6 +113,10 @@ class _Draft:
             weight=old.weight if old is not None else self._mean_weight(),
         )
         self._book(text.branch, "refused", reason, old, new)
+
+    def drop(self, text: _Text, reason: str) -> None:
+        """Book a text that cannot even be a criterion."""
+        self._book(text.branch, "refused", reason, None, None)
 
     def apply(self, text: _Text, old: Criterion | None) -> None:
         """Rewrite ``old``, or append when there is none; refuse what the rules do not allow."""
@@ -201,6 +206,15 @@ def _parsed(item: str) -> _Text:
         if item.startswith(tag):
             return _Text(kind=kind, text=item[len(tag) :].strip())
     raise AssertionError(f"got the item {item!r} without a tag from the set's reader")
+
+
+def _usable(texts: Iterable[_Text], draft: _Draft) -> Iterator[_Text]:
+    """Yield the texts that can be a criterion: not blank and valid Unicode."""
+    for text in texts:
+        if text.text and not any(category(char) in ("Cc", "Cs") for char in text.text):
+            yield text
+        else:
+            draft.drop(text, f"got {text.text[:40]!r}, wanted one line of plain text")
 
 
 def _key(kind: CriterionKind, text: str) -> tuple[CriterionKind, str]:

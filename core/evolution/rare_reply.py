@@ -21,6 +21,7 @@ from core.rubric import Criterion
 Polarity = Literal["negative", "positive"]
 
 _LEVEL = re.compile(r"(?<!\d)(\d+)\s*[=\uff1d]")
+_MAX_DIGITS = 9
 _SEPARATORS = " \t\r\n;\uff1b,\uff0c"
 _REASONING_END = "</think>"
 
@@ -74,7 +75,7 @@ def read_updates(
 def scoring_levels(scoring_rule: str, maximum: int, where: str) -> dict[int, str]:
     """Return the text of each level 0..maximum of a rule such as ``1 = ...; 0 = ...``."""
     marks = list(_LEVEL.finditer(scoring_rule))
-    found = [int(mark.group(1)) for mark in marks]
+    found = [int(mark.group(1)[:_MAX_DIGITS]) for mark in marks]
     if sorted(found) != list(range(maximum + 1)):
         raise WriterReplyError(
             f"{where}: got the levels {found}, wanted each of 0..{maximum} once, "
@@ -126,6 +127,8 @@ def _object(value: Any, keys: frozenset[str], where: str) -> dict[str, Any]:
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise WriterReplyError(f"{where}: wanted a text that is not empty")
+    if any("\ud800" <= char <= "\udfff" for char in value):
+        raise WriterReplyError(f"{where}: got half of a Unicode character, wanted valid text")
     return value.strip()
 
 

@@ -314,3 +314,11 @@ def test_no_set_of_texts_ever_loses_a_criterion_silently() -> None:
         assert len(kinds) <= 1
         missing = sum(c.tagged not in items for c in RUBRIC.criteria)
         assert evolution.num_restored == missing - len(rewritten)
+
+
+@pytest.mark.parametrize("text", ["[llm]", "[Resist]  ", "[llm] half \ud800", "[llm] a\x00b"])
+def test_a_text_that_cannot_be_a_criterion_is_refused(text: str) -> None:
+    evolution = edited([*all_but(LENGTH), text])
+    assert evolution.rubric is RUBRIC
+    assert [e.status for e in evolution.edits] == ["refused"]
+    assert evolution.num_restored == 1
