@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from core.evolution.final_set import read_final_set
 from core.grading.reply import read_scores
 from core.grading.reply_parts import asked_by_text
 from core.grading.values import Scale
@@ -19,3 +20,17 @@ def parse(
 
 def _scale(scale: Mapping[str, Any]) -> Scale:
     return Scale(float(scale["min"]), float(scale["max"]), bool(scale["integer"]))
+
+
+def evolve(
+    raw_output: str, current: Sequence[str], limits: Mapping[str, int], finish_reason: str
+) -> tuple[bool, list[str]]:
+    """Return whether the reply's set is adopted, and the set then in force."""
+    final_set = read_final_set(
+        raw_output,
+        current,
+        max_items=limits["max_rubrics"],
+        max_chars=limits["max_chars"],
+        finish_reason=finish_reason,
+    )
+    return final_set.is_accepted, list(final_set.items)
