@@ -29,19 +29,38 @@ class _Ceiling:
     margin: float
     excess: float
     alone: float
+    step: float = 0.05
 
     def limit(self, top: float, anchor: float | None) -> float | None:
         """Return the limit to set, None when the rollout does not clearly exceed it."""
         if anchor is None:
             limit = self.alone
         else:
-            limit = max(self.floor, round_up(anchor + self.margin, 0.05))
+            limit = max(self.floor, round_up(anchor + self.margin, self.step))
         return limit if limit < 1.0 and top >= limit + self.excess - 1e-9 else None
 
 
-_REPEATED = _Ceiling(floor=0.10, margin=0.05, excess=0.08, alone=0.20)
-_STUFFED = _Ceiling(floor=0.15, margin=0.03, excess=0.03, alone=0.25)
-_LISTED = _Ceiling(floor=0.30, margin=0.08, excess=0.05, alone=0.45)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Floor:
+    """When a share is too low: the limit is at most ``ceiling``, ``margin`` below the anchor, or
+    ``alone`` without anchor; the rollout must miss it by 0.05."""
+
+    ceiling: float
+    margin: float
+    alone: float
+
+    def limit(self, top: float, anchor: float | None) -> float | None:
+        """Return the limit to set, None when the rollout does not clearly miss it."""
+        if anchor is None:
+            limit = self.alone
+        else:
+            limit = min(self.ceiling, round_down(anchor - self.margin, 0.05))
+        return limit if limit > 0.0 and top <= limit - 0.05 + 1e-9 else None
+
+
+_REPEATED = _Ceiling(floor=0.10, margin=0.05, excess=0.05, alone=0.20)
+_STUFFED = _Ceiling(floor=0.125, margin=0.04, excess=0.025, alone=0.25, step=0.025)
+_LISTED = _Ceiling(floor=0.35, margin=0.08, excess=0.08, alone=0.45)
 _COPIED = _Ceiling(floor=0.30, margin=0.10, excess=0.15, alone=0.50)
 _FORMATTED = _Ceiling(floor=0.30, margin=0.10, excess=0.20, alone=0.60)
 
@@ -176,7 +195,7 @@ def _few_words(contrast: Contrast) -> Finding | None:
     rule = Rule(name="distinct_words", args={"min_frac": 0.5})
     words = tuple(w for w, n in Counter(contrast.response.words).most_common(1) if n > 1)
     pattern = "repetitive padding: the same few words return all the time"
-    return _too_little(contrast, rule, 0.7, 0.5, pattern, words)
+    return _too_little(contrast, rule, _Floor(ceiling=0.55, margin=0.08, alone=0.5), pattern, words)
 
 
 def _word_salad(contrast: Contrast) -> Finding | None:
@@ -187,15 +206,16 @@ def _word_salad(contrast: Contrast) -> Finding | None:
     if model_share.values(rule)[0].value < 0.25:
         return None
     pattern = "coverage by listing: a row of words without sentences"
-    return _too_little(contrast, rule, 0.2, 0.15, pattern, tuple(contrast.response.words[:2]))
+    floor = _Floor(ceiling=0.3, margin=0.1, alone=0.15)
+    return _too_little(contrast, rule, floor, pattern, tuple(contrast.response.words[:2]))
 
 
 def _run_on(contrast: Contrast) -> Finding | None:
     """A4c: one sentence without an end."""
-    rule = Rule(name="sentence_length", args={"max_words": 35})
+    rule = Rule(name="sentence_length", args={"max_words": 40})
     top, anchor = contrast.values(rule)
-    limit = 60 if anchor is None else max(35, round_up(anchor.value * 1.3, 5))
-    if top.value < limit + 8:
+    limit = 60 if anchor is None else max(40, round_up(anchor.value * 1.3, 5))
+    if top.value < limit + 5:
         return None
     rule = Rule(name="sentence_length", args={"max_words": int(limit)})
     return Finding(
@@ -231,15 +251,13 @@ def _too_much(
 def _too_little(
     contrast: Contrast,
     rule: Rule,
-    ceiling: float,
-    alone: float,
+    floor: _Floor,
     pattern: str,
     words: tuple[str, ...],
 ) -> Finding | None:
-    """The limit is at most ``ceiling`` and 0.08 below the anchor, or ``alone`` without one."""
     top, anchor = contrast.values(rule)
-    limit = alone if anchor is None else min(ceiling, round_down(anchor.value - 0.08, 0.05))
-    if limit <= 0 or top.value > limit - 0.08:
+    limit = floor.limit(top.value, anchor.value if anchor else None)
+    if limit is None:
         return None
     return Finding(
         rule=Rule(name=rule.name, args={"min_frac": limit}),
