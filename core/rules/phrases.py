@@ -104,6 +104,7 @@ _KINDS = {
 _SLOT = regex.compile(r"\{(\w+):(\w+)\}")
 _PLAIN_WORD = regex.compile(r"[\p{L}\p{N}](?:[\p{L}\p{M}\p{N}'\u2019 -]*[\p{L}\p{M}\p{N}])?")
 _LIST_ITEM = regex.compile(rf"\s*({_ITEM})\s*(?:,|$)")
+_BROKEN_LINE = regex.compile(r"\s*[\r\n]\s*")
 _MAX_CHARS = 6000
 
 
@@ -182,7 +183,7 @@ def _read(kind: str, written: str) -> JsonValue:
     if kind == "number":
         return _NUMBERS.index(written.lower())
     if kind == "text":
-        return str(json.loads(written))
+        return str(json.loads(_BROKEN_LINE.sub(" ", written)))
     if kind == "words":
         items = (m.group(1).strip() for m in _LIST_ITEM.finditer(written))
         return [str(json.loads(w)) if w.startswith('"') else " ".join(w.split()) for w in items]
