@@ -146,11 +146,18 @@ class RubricLog:
 
     def history(self, query_id: str) -> tuple[RubricVersion, ...]:
         """Return all versions of a query's rubric, oldest first; empty for an unknown query."""
+        return self._versions("v.query_id = ?", query_id)
+
+    def edited(self) -> tuple[RubricVersion, ...]:
+        """Return every version that an edit made, of all queries."""
+        return self._versions("v.version > ?", 0)
+
+    def _versions(self, where: str, value: str | int) -> tuple[RubricVersion, ...]:
         rows = self._db.execute(
-            "SELECT v.version, v.rubric, c.edits, c.writer, v.step, c.visit, v.key, c.seconds, "
-            "c.time FROM versions v LEFT JOIN commits c ON c.key = v.key "
-            "WHERE v.query_id = ? ORDER BY v.version",
-            (query_id,),
+            "SELECT v.query_id, v.version, v.rubric, c.edits, c.writer, v.step, c.visit, v.key, "
+            "c.seconds, c.time FROM versions v LEFT JOIN commits c ON c.key = v.key "
+            f"WHERE {where} ORDER BY v.query_id, v.version",
+            (value,),
         )
         return tuple(
             RubricVersion(
@@ -165,7 +172,7 @@ class RubricLog:
                 seconds=seconds or 0.0,
                 time=at or 0.0,
             )
-            for version, rubric, edits, writer, step, visit, key, seconds, at in rows
+            for query_id, version, rubric, edits, writer, step, visit, key, seconds, at in rows
         )
 
     def query_ids(self) -> tuple[str, ...]:
@@ -211,8 +218,11 @@ class RubricLog:
         write_snapshot(self._db, Path(folder), step)
 
     def restore(self, folder: str | Path, step: int) -> int:
-        """Make the versions of ``step`` current; return how many commits were set aside."""
-        moved = restore_snapshot(self._db, Path(folder), step)
+        """Make the versions of ``step`` current; return how many commits were set aside.
+
+        An empty ``folder`` is a run without a checkpoint: later versions are set aside too.
+        """
+        moved = restore_snapshot(self._db, Path(folder) if folder else None, step)
         self._count()
         return moved
 

@@ -60,23 +60,34 @@ def _copy(db: sqlite3.Connection, step: int) -> None:
         db.execute("INSERT INTO snap.meta VALUES ('step', :step)", {"step": str(step)})
 
 
-def restore_snapshot(db: sqlite3.Connection, folder: Path, step: int) -> int:
-    """Set later commits aside, put back what the live file lacks; return how many were moved."""
-    path = folder / SNAPSHOT_NAME
-    if not path.is_file():
+def restore_snapshot(db: sqlite3.Connection, folder: Path | None, step: int) -> int:
+    """Set later commits aside, put back what the live file lacks; return how many were moved.
+
+    Without a folder (a run that stopped before its first checkpoint) nothing is put back.
+    """
+    path = None if folder is None else folder / SNAPSHOT_NAME
+    if path is not None and not path.is_file():
         raise ConfigError(f"got no {path}, wanted a checkpoint with its rubrics: take another one")
-    db.execute("ATTACH DATABASE ? AS snap", (path.resolve().as_uri() + "?mode=ro",))
+    at = ":memory:" if path is None else path.resolve().as_uri() + "?mode=ro"
+    db.execute("ATTACH DATABASE ? AS snap", (at,))
     try:
-        check_schema(db, path, "snap")
-        row = db.execute("SELECT value FROM snap.meta WHERE name = 'step'").fetchone()
-        if row is None or int(row[0]) != step:
-            raise ConfigError(f"got {path} of step {row and row[0]}, wanted step {step}")
+        if path is None:
+            create_tables(db, "snap")
+        else:
+            _check_snapshot(db, path, step)
         with transaction(db):
             moved = _set_aside(db, step)
             _put_back(db)
     finally:
         db.execute("DETACH DATABASE snap")
     return moved
+
+
+def _check_snapshot(db: sqlite3.Connection, path: Path, step: int) -> None:
+    check_schema(db, path, "snap")
+    row = db.execute("SELECT value FROM snap.meta WHERE name = 'step'").fetchone()
+    if row is None or int(row[0]) != step:
+        raise ConfigError(f"got {path} of step {row and row[0]}, wanted step {step}")
 
 
 def _set_aside(db: sqlite3.Connection, step: int) -> int:

@@ -28,17 +28,29 @@ T = TypeVar("T")
 class RubricStore:
     """Versions of every rubric of one run, with the verdict cache."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, queries: Sequence[Query] = ()) -> None:
+        """Open the file and register ``queries``.
+
+        Ray shows the repr that an actor has when its constructor returns: queries given here are
+        counted in it.
+        """
         # One thread, not a lock around a pool: a cancelled call cannot leave its transaction to be
         # interleaved with the next one's.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rubrics")
         self._log: RubricLog | None = None  # Ray asks for the repr of a store that failed to open
-        self._log = self._thread.submit(RubricLog, path).result()
+        log = self._thread.submit(RubricLog, path).result()
+        self._thread.submit(log.register, queries).result()
+        self._log = log
 
     def __repr__(self) -> str:
         if self._log is None:
             return "RubricStore (file not open)"
         return f"RubricStore ({self._log.num_rubrics} rubrics, {self._log.num_edits} edits)"
+
+    @property
+    def _open_log(self) -> RubricLog:
+        assert self._log is not None, "the constructor opens the file or raises"
+        return self._log
 
     async def _do(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -51,42 +63,47 @@ class RubricStore:
     @ray.method
     async def register(self, queries: Sequence[Query]) -> None:
         """Make version 0 of each query's rubric known."""
-        await self._do(functools.partial(self._log.register, queries))
+        await self._do(functools.partial(self._open_log.register, queries))
 
     @ray.method
     async def current(self, query_id: str) -> Rubric:
         """Return the current rubric."""
-        return await self._do(functools.partial(self._log.current, query_id))
+        return await self._do(functools.partial(self._open_log.current, query_id))
 
     @ray.method
     async def commit(self, commit: Commit) -> CommitResult:
         """Compare-and-set on the version, applied once a key."""
-        return await self._do(functools.partial(self._log.commit, commit))
+        return await self._do(functools.partial(self._open_log.commit, commit))
 
     @ray.method
     async def history(self, query_id: str) -> tuple[RubricVersion, ...]:
         """Return all versions of a rubric with their provenance."""
-        return await self._do(functools.partial(self._log.history, query_id))
+        return await self._do(functools.partial(self._open_log.history, query_id))
+
+    @ray.method
+    async def edited(self) -> tuple[RubricVersion, ...]:
+        """Return every version that an edit made, of all queries."""
+        return await self._do(self._open_log.edited)
 
     @ray.method
     async def cached_verdicts(self, keys: Sequence[str]) -> dict[str, Verdict]:
         """Return the verdicts known for these cache keys."""
-        return await self._do(functools.partial(self._log.cached_verdicts, keys))
+        return await self._do(functools.partial(self._open_log.cached_verdicts, keys))
 
     @ray.method
     async def put_verdicts(self, verdicts: Mapping[str, Verdict]) -> None:
         """Remember scored verdicts."""
-        await self._do(functools.partial(self._log.put_verdicts, verdicts))
+        await self._do(functools.partial(self._open_log.put_verdicts, verdicts))
 
     @ray.method
     async def snapshot(self, folder: str, step: int) -> None:
         """Write the state as of ``step`` into ``folder``."""
-        await self._do(functools.partial(self._log.snapshot, folder, step))
+        await self._do(functools.partial(self._open_log.snapshot, folder, step))
 
     @ray.method
     async def restore(self, folder: str, step: int) -> int:
         """Make the state as of ``step`` current; return how many commits were set aside."""
-        return await self._do(functools.partial(self._log.restore, folder, step))
+        return await self._do(functools.partial(self._open_log.restore, folder, step))
 
 
 RubricStoreActor = ray.remote(RubricStore)

@@ -7,10 +7,11 @@ that the store itself raises (a changed data file, an unknown query) arrives as 
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import RayActorError, RayTaskError
 
 from actors.rubric_log import RubricVersion
 from actors.rubric_store import RubricStoreActor
@@ -56,6 +57,10 @@ class StoreClient:
         ref = self.handle.history.remote(query_id)
         return await self._wait(ref, f"give the history of query {query_id!r}")
 
+    async def edited(self) -> tuple[RubricVersion, ...]:
+        """Return every version that an edit made, of all queries."""
+        return await self._wait(self.handle.edited.remote(), "give all edited versions")
+
     async def cached_verdicts(self, keys: Sequence[str]) -> Mapping[str, Verdict]:
         """Return the verdicts known for these cache keys."""
         if not keys:
@@ -76,9 +81,16 @@ class StoreClient:
         await self._wait(ref, f"write its snapshot of step {step}")
 
     async def restore(self, folder: str, step: int) -> None:
-        """Make the state as of ``step`` current; later versions are set aside, not deleted."""
+        """Make the state as of ``step`` current; later versions are set aside, not deleted.
+
+        ``folder`` is empty when the run has no checkpoint yet.
+        """
         ref = self.handle.restore.remote(folder, step)
         await self._wait(ref, f"restore step {step}")
+
+    def close(self) -> None:
+        """End the actor; the file has everything."""
+        ray.kill(self.handle)
 
     async def _wait(self, ref: Any, what: str) -> Any:
         try:
@@ -99,29 +111,36 @@ class StoreClient:
             ) from error
 
 
-def start_store(
+async def start_store(
     run_name: str,
-    path: str,
+    path: str | Path,
     options: Mapping[str, Any] | None = None,
     *,
+    queries: Sequence[Query] = (),
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> StoreClient:
     """Start the run's store over the file at ``path`` and wait until it has opened it.
 
     ``options`` go to the actor's ``.options()`` on top of: no CPU of its own, restarts and call
     retries without limit (each is an event of its own; the client bounds every wait).
+    ``queries`` are registered on opening, so that the name in the dashboard counts them.
     """
     name = f"RubricStore [{run_name}]"
     chosen = {"name": name, "num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
     chosen |= dict(options or {})
     try:
-        handle = RubricStoreActor.options(**chosen).remote(path)
-        ray.get(handle.pid.remote(), timeout=timeout_s)
-    except GetTimeoutError:
+        handle = RubricStoreActor.options(**chosen).remote(str(path), tuple(queries))
+        await asyncio.wait_for(handle.pid.remote(), timeout_s)
+    except TimeoutError:
         raise TimeoutError(
             f"the driver waited {timeout_s:g} s for {name} to open {path}: does the cluster "
             "have a node where it can be placed?"
         ) from None
     except RayActorError as error:
-        raise ConfigError(f"{name} could not open {path}: {error}") from error
+        raise ConfigError(f"{name} could not open {path}: {_reason(error)}") from error
     return StoreClient(handle, name, timeout_s=timeout_s)
+
+
+def _reason(error: Exception) -> str:
+    """The last line of a remote traceback: the exception itself."""
+    return str(error).strip().splitlines()[-1].removeprefix("core.errors.ConfigError: ")

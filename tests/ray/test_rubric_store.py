@@ -12,6 +12,7 @@ import pytest
 import ray
 
 from actors.rubric_log import RubricLog
+from actors.rubric_store import RubricStore
 from core.errors import ConfigError
 from core.query import Message, Query
 from core.records import Commit, RubricEdit, Verdict
@@ -75,7 +76,7 @@ async def test_four_sigkills_with_200_commits_in_flight_lose_none_and_apply_none
     tmp_path: Path,
 ):
     path = tmp_path / "rubrics.sqlite"
-    client = start_store("kills", str(path))
+    client = await start_store("kills", path)
     ids = [f"q{i}" for i in range(20)]
     await client.register([make_query(i) for i in ids])
     killer = asyncio.create_task(kill_four_times(client))
@@ -88,7 +89,7 @@ async def test_four_sigkills_with_200_commits_in_flight_lose_none_and_apply_none
         rounds += 1
         assert rounds < 40
     assert len(await killer) == 4
-    ray.kill(client.handle)
+    client.close()
     log = RubricLog(path)
     for query_id in ids:
         rubric = log.current(query_id)
@@ -107,7 +108,7 @@ async def test_a_call_cycle_through_a_busy_store_does_not_block(tmp_path: Path):
         async def ask(self, store: Any, query_id: str) -> int:
             return (await store.current.remote(query_id)).version
 
-    client = start_store("cycle", str(tmp_path / "rubrics.sqlite"))
+    client = await start_store("cycle", str(tmp_path / "rubrics.sqlite"))
     await client.register([make_query("q1")])
     caller = OneSlotCaller.remote()
     asks = [caller.ask.remote(client.handle, "q1") for _ in range(20)]
@@ -119,11 +120,11 @@ async def test_a_call_cycle_through_a_busy_store_does_not_block(tmp_path: Path):
     assert done[:20] == [0] * 20
     assert len(await client.cached_verdicts(list(verdicts))) == 5000
     ray.kill(caller)
-    ray.kill(client.handle)
+    client.close()
 
 
 async def test_the_client_snapshots_restores_and_hands_on_the_stores_own_errors(tmp_path: Path):
-    client = start_store("quick start", str(tmp_path / "rubrics.sqlite"))
+    client = await start_store("quick start", str(tmp_path / "rubrics.sqlite"))
     await client.register([make_query("q1")])
     await commit_next(client, "q1", 1)
     await client.snapshot(str(tmp_path / "ckpt"), 1)
@@ -136,11 +137,11 @@ async def test_the_client_snapshots_restores_and_hands_on_the_stores_own_errors(
     with pytest.raises(KeyError, match="nobody"):
         await client.current("nobody")
     assert ray.get_actor("RubricStore [quick start]") is not None
-    ray.kill(client.handle)
+    client.close()
 
 
 async def test_a_wait_has_a_limit_that_names_who_waited_for_whom(tmp_path: Path):
-    client = start_store("slow", str(tmp_path / "rubrics.sqlite"))
+    client = await start_store("slow", str(tmp_path / "rubrics.sqlite"))
     await client.register([make_query("q1")])
     pid = await client.handle.pid.remote()
     impatient = StoreClient(client.handle, client.name, timeout_s=0.5)
@@ -151,13 +152,22 @@ async def test_a_wait_has_a_limit_that_names_who_waited_for_whom(tmp_path: Path)
     finally:
         os.kill(pid, signal.SIGCONT)
     assert (await client.current("q1")).version == 0
-    ray.kill(client.handle)
+    client.close()
     with pytest.raises(RuntimeError, match=r"RubricStore \[slow\] ended"):
         await client.current("q1")
 
 
-def test_a_file_that_the_store_cannot_open_ends_the_start_with_its_reason(tmp_path: Path):
+async def test_a_file_that_the_store_cannot_open_ends_the_start_with_its_reason(tmp_path: Path):
     path = tmp_path / "rubrics.sqlite"
     path.write_bytes(b"no database at all, and long enough to have a header" * 100)
-    with pytest.raises(ConfigError, match="SQLite cannot read"):
-        start_store("broken", str(path))
+    with pytest.raises(ConfigError, match=r"RubricStore \[broken\] could not open .*SQLite cannot"):
+        await start_store("broken", path)
+
+
+async def test_queries_given_at_the_start_are_registered_and_counted_in_the_repr(tmp_path: Path):
+    client = await start_store("q", str(tmp_path / "rubrics.sqlite"), queries=[make_query("q1")])
+    assert (await client.current("q1")).version == 0
+    client.close()
+    # What Ray shows is the repr of the plain class, which needs no cluster.
+    store = RubricStore(str(tmp_path / "rubrics.sqlite"), [make_query("q1"), make_query("q2")])
+    assert repr(store) == "RubricStore (2 rubrics, 0 edits)"

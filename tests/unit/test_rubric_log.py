@@ -258,3 +258,12 @@ def test_a_restore_from_nothing_or_from_another_step_changes_nothing(
         log.restore(tmp_path / "ckpt", 7)
     log.snapshot(tmp_path / "ckpt", 1)  # the failed restore left nothing attached
     assert log.current("q1").version == 1
+
+
+def test_a_run_that_stopped_before_its_first_checkpoint_starts_from_version_zero(log: RubricLog):
+    commit_steps(log, 1, 2)
+    assert [(v.query_id, v.version) for v in log.edited()] == [("q1", 1), ("q1", 2)]
+    assert log.restore("", 0) == 2
+    assert log.current("q1").version == 0
+    assert log.edited() == ()
+    commit_steps(log, 1)

@@ -1,0 +1,170 @@
+"""The files of a run, in one folder: where each lies, and the one writer of them.
+
+Other tools read these files, so their shapes are a contract (``core/rows.py``). A step's rollouts
+appear as one whole file; metrics and edits are whole lines, on disk when a call returns; a step's
+metrics line is written last, so that a step with one is complete. ``truncate_after`` takes a
+resumed run back to its checkpoint: nothing of a step that will be done again stays.
+"""
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from actors.rubric_log import RubricVersion
+from core.config import RunConfig
+from core.errors import ConfigError
+from core.records import Draw, RubricEdit, ScoredGroup
+from core.rows import Row, edit_row, json_line, rollout_row
+from drivers.jsonl_files import append_rows, keep_rows, read_rows, write_whole
+from drivers.run_lock import RunLock, take_run_lock
+
+
+class RunFiles:
+    """One run's folder. Reading needs no lock; a driver that writes holds ``lock()``."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.config = self.folder / "config.yaml"
+        self.metrics = self.folder / "metrics.jsonl"
+        self.events = self.folder / "events.jsonl"
+        self.rollouts = self.folder / "rollouts"
+        self.eval = self.folder / "eval"
+        self.rubrics = self.folder / "rubrics.sqlite"
+        self.summary = self.folder / "summary.json"
+        self.report = self.folder / "report.html"
+        self.picture = self.folder / "report.png"
+        self.checkpoints = self.folder / "checkpoints"
+        self.policy = self.folder / "policy"
+        self.tensorboard = self.folder / "tensorboard"
+
+    def lock(self) -> RunLock:
+        """Take ``run.lock``; ConfigError when another driver writes this run."""
+        return take_run_lock(self.folder / "run.lock")
+
+    def clear(self) -> None:
+        """Remove all that a run leaves here (``fresh=true``); other files in the folder stay."""
+        for path in (self.rollouts, self.eval, self.checkpoints, self.policy, self.tensorboard):
+            shutil.rmtree(path, ignore_errors=True)
+        files = (self.config, self.metrics, self.events, self.summary, self.report, self.picture)
+        sidecars = [self.rubrics.with_name(self.rubrics.name + end) for end in ("-wal", "-shm")]
+        for path in (*files, self.rubrics, *sidecars):
+            path.unlink(missing_ok=True)
+
+    # -------------------------------------------------------------- writing
+    def write_config(self, text: str) -> None:
+        """Write the resolved config (YAML)."""
+        write_whole(self.config, text.encode("utf-8", "backslashreplace"))
+
+    def write_rollouts(self, step: int, groups: Sequence[ScoredGroup]) -> None:
+        """Write a step's rollouts as one whole file."""
+        write_whole(self._step_file(self.rollouts, step), _rollout_lines(groups))
+
+    def write_eval(self, step: int, groups: Sequence[ScoredGroup]) -> None:
+        """Write a held-out evaluation's rollouts as one whole file."""
+        write_whole(self._step_file(self.eval, step), _rollout_lines(groups))
+
+    def write_edit(
+        self, draw: Draw, edit: RubricEdit, from_version: int, to_version: int, seconds: float
+    ) -> None:
+        """Append one edit, accepted or not, of the draw whose rollouts it rests on."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        place = (draw.step, draw.query_id, from_version, to_version, seconds)
+        append_rows(self.events, [_event_row(edit, *place)])
+
+    def write_step(self, step: int, policy_version: int, metrics: Mapping[str, float]) -> None:
+        """Append a step's metrics line; its rollouts and edits are written before.
+
+        JSON has no NaN or infinity: such a value is written as null.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        values = {k: float(v) if math.isfinite(v) else None for k, v in metrics.items()}
+        row = {"step": step, "policy_version": policy_version, "time": time.time(), **values}
+        append_rows(self.metrics, [row])
+
+    def restore_edits(self, versions: Iterable[RubricVersion]) -> int:
+        """Append edits that the store acknowledged and whose line a crash kept from being written;
+        return how many lines."""
+        written = {
+            (row["query_id"], row["to_version"])
+            for row in read_rows(self.events)
+            if row["status"] == "accepted"
+        }
+        missing = [
+            _event_row(edit, v.step, v.query_id, v.version - 1, v.version, v.seconds)
+            for v in versions
+            if v.version > 0 and (v.query_id, v.version) not in written
+            for edit in v.edits
+            if edit.status == "accepted"
+        ]
+        append_rows(self.events, missing)
+        return len(missing)
+
+    def truncate_after(self, step: int) -> None:
+        """Leave out everything of steps after ``step``, and any half line."""
+        keep_rows(self.metrics, lambda row: row["step"] <= step)
+        keep_rows(self.events, lambda row: row["step"] <= step)
+        for folder in (self.rollouts, self.eval):
+            for found, path in step_files(folder):
+                if found > step:
+                    path.unlink()
+        for path in (self.summary, self.report, self.picture):
+            path.unlink(missing_ok=True)
+
+    # -------------------------------------------------------------- reading
+    def read_config(self) -> RunConfig:
+        """Read the config; ConfigError when this is not a run's folder."""
+        import yaml
+
+        if not self.config.is_file():
+            raise ConfigError(f"got {self.folder} without config.yaml, wanted a run's folder")
+        try:
+            return RunConfig.model_validate(yaml.safe_load(self.config.read_bytes()))
+        except (ValueError, yaml.YAMLError) as error:
+            raise ConfigError(f"{self.config}: got a config that cannot be read: {error}") from None
+
+    def read_rollouts(self) -> Iterable[tuple[int, list[Row]]]:
+        """Read the rollouts step by step, in order: (step, its rows)."""
+        for step, path in step_files(self.rollouts):
+            yield step, list(read_rows(path))
+
+    def _step_file(self, folder: Path, step: int) -> Path:
+        return folder / f"step_{step:05d}.jsonl"
+
+
+def _event_row(
+    edit: RubricEdit, step: int, query_id: str, from_version: int, to_version: int, seconds: float
+) -> Row:
+    """One line of events.jsonl."""
+    row = edit_row(edit)
+    return {
+        "step": step,
+        "query_id": query_id,
+        **{key: row[key] for key in ("method", "branch", "status", "reason")},
+        "from_version": from_version,
+        "to_version": to_version,
+        **{key: row[key] for key in ("old", "new", "evidence")},
+        "seconds": seconds,
+    }
+
+
+def step_files(folder: Path) -> list[tuple[int, Path]]:
+    """Return a folder's ``step_N.jsonl`` files with their steps, in order."""
+    found: list[tuple[int, Path]] = []
+    for path in folder.glob("step_*.jsonl"):
+        number = path.stem.removeprefix("step_")
+        if number.isdigit():
+            found.append((int(number), path))
+    return sorted(found)
+
+
+def _rollout_lines(groups: Sequence[ScoredGroup]) -> bytes:
+    return b"".join(json_line(rollout_row(g, r)) for g in groups for r in g.rollouts)
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object a person can read."""
+    write_whole(path, json.dumps(value, indent=2).encode() + b"\n")
