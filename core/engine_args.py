@@ -69,6 +69,7 @@ def _common(is_cpu: bool, tensor_parallel_size: int, gpu_memory: float) -> dict[
         "enforce_eager": is_cpu,
         "disable_log_stats": True,
         "enable_log_requests": False,
+        "use_tqdm_on_load": False,
     }
     if not is_cpu:
         args["tensor_parallel_size"] = tensor_parallel_size
