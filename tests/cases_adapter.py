@@ -7,6 +7,7 @@ from core.evolution.final_set import read_final_set
 from core.grading.reply import read_scores
 from core.grading.reply_parts import asked_by_text
 from core.grading.values import Scale
+from drivers.data_files import load_queries
 
 
 def parse(
@@ -34,3 +35,17 @@ def evolve(
         finish_reason=finish_reason,
     )
     return final_set.is_accepted, list(final_set.items)
+
+
+def load(path: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the records of a query file and the rows that were left out."""
+    loaded = load_queries(path, strict=False)
+    records = [
+        {
+            "id": query.id,
+            "messages": [{"role": m.role, "content": m.content} for m in query.messages],
+            "rubrics": [{"text": c.text, "weight": c.weight} for c in query.rubric.criteria],
+        }
+        for query in loaded.queries
+    ]
+    return records, [{"row": d.row, "reason": d.reason} for d in loaded.dropped]

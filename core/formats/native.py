@@ -1,0 +1,40 @@
+"""The project's own query rows: ``{"id", "messages", "rubric": [{"id", "text", ...}], ...}``.
+
+Read strictly: an unknown key, two criteria of one id, a rubric without criteria are errors with the
+place and the reason, since such a row was written for this project and a guess would hide a slip.
+"""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from core.formats.rows import RowError, clean_value
+from core.query import Query
+
+_KEYS = frozenset(Query.model_fields)
+
+
+def is_native(row: dict[str, Any]) -> bool:
+    """Return whether a row is meant to be in the project's own format."""
+    if "messages" not in row or "rubric" not in row:
+        return False
+    rubric = row["rubric"]
+    if not isinstance(rubric, list):
+        return isinstance(rubric, dict) and "criteria" in rubric and set(row) <= _KEYS
+    criteria: list[Any] = rubric  # pyright: ignore[reportUnknownVariableType]
+    if not criteria:
+        return set(row) <= _KEYS
+    return any(isinstance(c, dict) and "id" in c and "text" in c for c in criteria)
+
+
+def native_query(row: dict[str, Any]) -> Query:
+    """Return the query of a native row; raises RowError with the first thing that is wrong."""
+    if not row.get("rubric"):
+        raise RowError("no_rubrics", "got no rubric, wanted at least one criterion")
+    try:
+        return Query.model_validate(clean_value(row))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise RowError("invalid", f"{place}: {message}" if place else message) from error
