@@ -264,6 +264,8 @@ class RunConfig(Frozen):
     """Where runs are kept; None follows decisions 25."""
     fresh: bool = False
     """Start over, even if a run of this name exists."""
+    trackers: tuple[Literal["wandb", "mlflow"], ...] = ()
+    """Where metrics are shown beside TensorBoard; each must be installed."""
     data: DataConfig
     policy: PolicyConfig
     sampling: SamplingConfig = SamplingConfig()

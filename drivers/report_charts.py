@@ -106,7 +106,7 @@ def _draw_lives(axes: Any, lives: Sequence[CriterionLife], query_id: str, last_s
     for place, life in enumerate(lives):
         width = max(life.last_step - life.first_step, 0.4)
         color = COLORS[life.criterion.kind]
-        axes.barh(place, width, left=life.first_step, color=color, height=0.8, alpha=0.75)
+        axes.barh(place, width, left=life.first_step, color=color, height=0.8, alpha=0.5)
         text = _plain(life.criterion.tagged)
         if len(text) > MAX_LABEL_CHARS:
             text = text[: MAX_LABEL_CHARS - 1] + "…"

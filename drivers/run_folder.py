@@ -84,11 +84,11 @@ class RunFolder:
         self._last_step = last_step
 
     @contextmanager
-    def recorder(self, trackers: Sequence[str] = ()) -> Iterator[RunRecorder]:
-        """Open TensorBoard and the named trackers beside the files."""
+    def recorder(self) -> Iterator[RunRecorder]:
+        """Open TensorBoard and the config's trackers beside the files."""
         config = self.files.read_config()
         opened = open_trackers(
-            trackers,
+            config.trackers,
             self.files.tensorboard,
             config.name,
             config.model_dump(mode="json"),

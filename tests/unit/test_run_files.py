@@ -16,7 +16,7 @@ from drivers.run_folder import RunFolder
 from drivers.run_lock import take_run_lock
 from drivers.runs_root import runs_root
 from drivers.trackers import Trackers, open_trackers
-from tests.run_example import HACK, NUM_STEPS, make_run
+from tests.run_example import HACK, NUM_STEPS, example_group, example_query, make_run
 
 
 def test_a_rollout_line_has_exactly_the_keys_that_other_tools_read(tmp_path: Path):
@@ -221,3 +221,17 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on():
     trackers.log(2, {})
     trackers.close()
     assert broken.calls == 1
+
+
+def test_a_recorder_writes_the_files_and_tensorboard_from_where_the_run_stands(tmp_path: Path):
+    folder = make_run(tmp_path / "run")
+    folder.begin(folder.files.config.read_text(), last_step=11)
+    query = example_query("q2")
+    group = example_group(query, query.rubric, 12)
+    with folder.recorder() as recorder:
+        recorder.step(12, [group], {"critic/rewards/mean": 0.75})
+        recorder.evaluation(12, [group])
+    assert [r["step"] for r in read_rows(folder.files.metrics)] == list(range(1, 13))
+    assert len(list(read_rows(folder.files.rollouts / "step_00012.jsonl"))) == 4
+    assert len(list(read_rows(folder.files.eval / "step_00012.jsonl"))) == 4
+    assert list(folder.files.tensorboard.glob("events.*"))
