@@ -2,8 +2,8 @@
 
 A client lets only so many requests out at a time as the deployment can work on, so a limit on one
 request measures its service and not the queue. Requests of a replica that died, and requests that
-Serve pushed back, are sent again with growing pauses until the limit. ``stats()`` gives what
-happened so far, for metrics.
+Serve pushed back, are sent again with growing pauses until the limit. ``stats()`` gives the running
+totals as metrics, ``totals()`` as a record.
 """
 
 import asyncio
@@ -33,6 +33,15 @@ _MARGIN_S = 30.0
 _MAX_LATENCIES = 2000
 _FIRST_BACKOFF_S = 0.2
 _MAX_BACKOFF_S = 5.0
+
+_UNREAD: tuple[FailureKind, ...] = (
+    "missing",
+    "unparsable",
+    "out_of_scale",
+    "conflict",
+    "truncated",
+)
+"""Failures of a reply that did come."""
 
 logger = logging.getLogger(__name__)
 
@@ -74,10 +83,13 @@ def in_flight_limit(config: ServedModelConfig) -> int:
 class _Client:
     """Sends requests to one deployment; counts what happens."""
 
-    def __init__(self, handle: Any, config: ServedModelConfig, identity: str, name: str) -> None:
+    def __init__(
+        self, handle: Any, config: ServedModelConfig, identity: str, *, name: str, prefix: str
+    ) -> None:
         self.identity = identity
         self._handle = handle
         self._name = name
+        self._prefix = prefix
         self._start_timeout_s = config.start_timeout_s
         self._gate = asyncio.Semaphore(in_flight_limit(config))
         self._calls = self._retries = self._verdicts = 0
@@ -86,8 +98,8 @@ class _Client:
         self._usage = Usage()
         self._latencies: deque[float] = deque(maxlen=_MAX_LATENCIES)
 
-    def stats(self) -> ServedStats:
-        """Return the totals so far."""
+    def totals(self) -> ServedStats:
+        """Return what happened so far."""
         return ServedStats(
             calls=self._calls,
             retries=self._retries,
@@ -98,6 +110,22 @@ class _Client:
             in_flight=self._in_flight,
             waiting=self._waiting,
         )
+
+    def stats(self) -> dict[str, float]:
+        """Return the running totals as metrics, named ``judge/*`` or ``writer/*``."""
+        usage, latencies = self._usage, sorted(self._latencies)
+        values = {
+            "calls": float(self._calls),
+            "retries": float(self._retries + usage.retries),
+            "queue_depth": float(self._in_flight + self._waiting),
+            "prompt_tokens": float(usage.prompt_tokens),
+            "completion_tokens": float(usage.completion_tokens),
+            "cost_usd": usage.cost_usd,
+        }
+        for percent in (50, 95, 99) if latencies else ():
+            place = round((len(latencies) - 1) * percent / 100)
+            values[f"latency_s/p{percent}"] = latencies[place]
+        return {f"{self._prefix}/{name}": value for name, value in values.items()}
 
     async def _send(self, method: str, request: Any, limit_s: float) -> Any:
         """Return the reply; raises ``_Unanswered`` when none comes."""
@@ -165,7 +193,7 @@ class ServedJudge(_Client):
     """``JudgeClient`` over the deployment ``Judge``."""
 
     def __init__(self, handle: Any, config: JudgeConfig, identity: str) -> None:
-        super().__init__(handle, config, identity, "the judge")
+        super().__init__(handle, config, identity, name="the judge", prefix="judge")
         # A reply and its one repair try, each within timeout_s.
         self._limit_s = 2 * config.timeout_s + _MARGIN_S
 
@@ -188,6 +216,12 @@ class ServedJudge(_Client):
         self._count([v for row in reply.verdicts for v in row], reply.usage)
         return reply
 
+    def stats(self) -> dict[str, float]:
+        """Return the running totals as ``judge/*`` metrics."""
+        unread = sum(self._failures[kind] for kind in _UNREAD)
+        rate = unread / self._verdicts if self._verdicts else 0.0
+        return super().stats() | {"judge/parse_failure_rate": rate}
+
     def _count(self, verdicts: Sequence[Verdict], usage: Usage) -> None:
         self._verdicts += len(verdicts)
         self._failures.update(v.failure for v in verdicts if v.failure is not None)
@@ -198,7 +232,7 @@ class ServedWriter(_Client):
     """``WriterClient`` over the deployment ``RubricWriter``."""
 
     def __init__(self, handle: Any, config: WriterConfig, identity: str) -> None:
-        super().__init__(handle, config, identity, "the rubric writer")
+        super().__init__(handle, config, identity, name="the rubric writer", prefix="writer")
         self._limit_s = config.timeout_s + _MARGIN_S
 
     async def write(self, request: WriterRequest) -> Completion:

@@ -58,16 +58,20 @@ async def stop_serving(run: str, *, timeout_s: float = 60.0) -> tuple[str, ...]:
     running = (await asyncio.to_thread(serve.status)).applications
     ended = [app_name(run, part) for part in PARTS if app_name(run, part) in running]
     configs = [await _described(name) for name in ended]
-    for name in ended:
-        deleting = asyncio.to_thread(serve.delete, name, _blocking=True)
-        try:
-            await asyncio.wait_for(deleting, timeout_s)
-        except TimeoutError:
-            logger.warning("waited %.0f s for Serve to end %s, going on", timeout_s, name)
+    await asyncio.gather(*(_delete(name, timeout_s) for name in ended))
     for found in configs:
         if found is not None:
             await _stop_limiter(found[0])
     return tuple(ended)
+
+
+async def _delete(name: str, timeout_s: float) -> None:
+    from ray import serve
+
+    try:
+        await asyncio.wait_for(asyncio.to_thread(serve.delete, name, _blocking=True), timeout_s)
+    except TimeoutError:
+        logger.warning("the driver waited %.0f s for Serve to end %s, going on", timeout_s, name)
 
 
 async def scale(run: str, part: Part, num_replicas: int, *, timeout_s: float = 600.0) -> None:
@@ -133,6 +137,8 @@ def _application(part: Part, config: ServedModelConfig, key: SecretStr, folder: 
         num_replicas=config.num_replicas,
         max_ongoing_requests=config.max_ongoing_requests,
         max_queued_requests=config.max_queued_requests,
+        graceful_shutdown_wait_loop_s=0.5,
+        graceful_shutdown_timeout_s=15.0,
         ray_actor_options={
             "num_cpus": config.num_cpus,
             "num_gpus": config.num_gpus,

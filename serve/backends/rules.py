@@ -9,8 +9,9 @@ import time
 
 from core.records import Completion, ContrastRequest, Verdict, WriterRequest
 from core.rubric import Criterion
+from core.rules.replacements import write_replacements
 from core.rules.verifiers import decide, is_decidable
-from core.rules.writer import write_contrast, write_replacements
+from core.rules.writer import write_contrast
 
 RULES_MODEL = "rules-1"
 

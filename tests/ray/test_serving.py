@@ -1,0 +1,219 @@
+"""Judge and rubric writer on real Ray Serve: rules and a stub endpoint, kills, scaling, limits."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import ray
+
+from core.config import RunConfig
+from core.query import Anchor
+from core.records import ContrastRequest, JudgeRequest, RescoreRequest
+from core.rubric import Criterion, Rule
+from drivers.serving import app_name, scale, start_judge, start_writer, stop_serving
+from serve.limits import NAMESPACE, limiter_name
+from tests.stub_openai import Reply, StubOpenAI
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+
+SHORT = Criterion(id="short", text="Be brief.", rule=Rule(name="max_words", args={"n": 3}))
+TONE = Criterion(id="tone", text="The tone is warm.")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    from ray import serve
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    serve.shutdown()
+    ray.shutdown()
+
+
+def run_config(name: str, judge: dict[str, Any]) -> RunConfig:
+    return RunConfig.model_validate(
+        {
+            "name": name,
+            "data": {"train": "queries.jsonl"},
+            "policy": {"model": "m"},
+            "judge": judge,
+            "loop": {"steps": 1},
+        }
+    )
+
+
+def endpoint(stub: StubOpenAI, **fields: Any) -> dict[str, Any]:
+    return {
+        "backend": "openai",
+        "model": "judge-1",
+        "base_url": stub.base_url,
+        "timeout_s": 30.0,
+        **fields,
+    }
+
+
+def verdict_reply(body: dict[str, Any], number: int) -> Reply:
+    """Full score on every criterion asked for, after a moment."""
+    ids = re.findall(r'\{"id": "(c\d+)"', body["messages"][0]["content"])
+    text = json.dumps({i: {"reason": "warm words", "score": 1} for i in ids})
+    return Reply(text=text, delay_s=0.3)
+
+
+def request(index: int = 0) -> JudgeRequest:
+    return JudgeRequest(
+        query_id=f"q{index}", prompt="Greet me.", response="Hello dear", criteria=(SHORT, TONE)
+    )
+
+
+def replicas(run: str) -> set[str]:
+    """Names of the run's judge replicas that are alive."""
+    mine = f"{app_name(run, 'judge')}#Judge#"
+    named = ray.util.list_named_actors(all_namespaces=True)
+    return {actor["name"] for actor in named if mine in actor["name"]}
+
+
+def process_id(replica: str) -> int:
+    actor = ray.get_actor(replica, namespace="serve")
+    return ray.get(actor.__ray_call__.remote(lambda _: os.getpid()), timeout=30)
+
+
+async def test_rules_are_served_and_a_second_start_adopts_them() -> None:
+    config = run_config("rules", {"backend": "rules"})
+    judge = await start_judge(config)
+    writer = await start_writer(config)
+    before = replicas("rules")
+
+    reply = await judge.grade(request())
+    assert [(v.score, v.failure) for v in reply.verdicts] == [(1, None), (None, "undecidable")]
+    assert reply.judge == judge.identity
+    joint = await judge.rescore(
+        RescoreRequest(query_id="q", prompt="p", responses=("a", "a b c d"), criteria=(SHORT,))
+    )
+    assert [row[0].score for row in joint.verdicts] == [1, 0]
+    edit = await writer.write(
+        ContrastRequest(
+            query_id="q",
+            prompt="Greet me.",
+            satisfied=(SHORT,),
+            unsatisfied=(),
+            response="Hello hello hello",
+            anchor=Anchor(response="Good morning to you."),
+        )
+    )
+    assert "<FINAL_SET>" in edit.text
+    totals = judge.totals()
+    assert (totals.calls, totals.verdicts, totals.failures) == (2, 4, {"undecidable": 1})
+    assert judge.stats()["judge/calls"] == 2
+
+    again = await start_judge(config)
+    assert (await again.grade(request())).verdicts == reply.verdicts
+    assert replicas("rules") == before
+
+    changed = run_config("rules", {"backend": "rules", "max_ongoing_requests": 7})
+    await start_judge(changed)
+    assert replicas("rules") != before
+    assert len(await stop_serving("rules")) == 2
+    assert replicas("rules") == set()
+
+
+async def test_the_limit_of_calls_holds_over_two_replicas() -> None:
+    with StubOpenAI(verdict_reply) as stub:
+        judge_config = endpoint(stub, num_replicas=2, max_concurrency=3)
+        config = run_config("limits", judge_config)
+        judge = await start_judge(config)
+        other = await start_judge(config)  # a second driver of the same deployment
+        assert len(replicas("limits")) == 2
+        replies = await asyncio.gather(
+            *((judge if i % 2 else other).grade(request(i)) for i in range(24))
+        )
+        assert [[v.score for v in r.verdicts] for r in replies] == [[1, 1]] * 24
+        assert stub.num_ok == 24
+        assert stub.most_in_flight == 3
+        assert judge.totals().usage.prompt_tokens == 12 * 100
+
+        # The limiter may die too; calls go on with another.
+        ray.kill(ray.get_actor(limiter_name(config.judge), namespace=NAMESPACE))
+        assert [v.score for v in (await judge.grade(request())).verdicts] == [1, 1]
+        await stop_serving("limits")
+    with pytest.raises(ValueError, match="Failed to look up actor"):
+        ray.get_actor(limiter_name(config.judge), namespace=NAMESPACE)
+
+
+async def test_a_pause_that_one_replica_is_told_holds_for_all() -> None:
+    def answer(body: dict[str, Any], number: int) -> Reply:
+        if number == 0:
+            return Reply(status=429, headers={"Retry-After": "3"})
+        return verdict_reply(body, number)
+
+    with StubOpenAI(answer) as stub:
+        judge = await start_judge(run_config("pause", endpoint(stub, num_replicas=2)))
+        first = asyncio.create_task(judge.grade(request()))
+        while not stub.seen:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.5)
+        replies = await asyncio.gather(first, *(judge.grade(request(i)) for i in range(8)))
+        assert all(v.score == 1 for r in replies for v in r.verdicts)
+        assert all(s.at - stub.seen[0].at >= 2.9 for s in stub.seen[1:])
+        await stop_serving("pause")
+
+
+async def test_every_request_is_answered_when_a_replica_is_killed() -> None:
+    with StubOpenAI(verdict_reply) as stub:
+        judge = await start_judge(run_config("kill", endpoint(stub, num_replicas=2)))
+        victim = process_id(sorted(replicas("kill"))[0])
+        tasks = [asyncio.create_task(judge.grade(request(i))) for i in range(40)]
+        while stub.num_ok < 10:
+            await asyncio.sleep(0.02)
+        os.kill(victim, signal.SIGKILL)
+        replies = await asyncio.gather(*tasks)
+        assert [v.failure for r in replies for v in r.verdicts if v.failure] == []
+        assert judge.totals().retries >= 1
+        await stop_serving("kill")
+
+
+async def test_scaling_keeps_running_replicas_and_loses_no_request() -> None:
+    with StubOpenAI(verdict_reply) as stub:
+        judge = await start_judge(run_config("scale", endpoint(stub)))
+        (first,) = replicas("scale")
+        stop = asyncio.Event()
+        failures: list[str] = []
+        count = 0
+
+        async def ask() -> None:
+            nonlocal count
+            while not stop.is_set():
+                reply = await judge.grade(request())
+                failures.extend(v.failure for v in reply.verdicts if v.failure)
+                count += 1
+
+        tasks = [asyncio.create_task(ask()) for _ in range(4)]
+        await scale("scale", "judge", 2, timeout_s=60.0)
+        assert len(replicas("scale")) == 2
+        assert first in replicas("scale")
+        await scale("scale", "judge", 1, timeout_s=60.0)
+        stop.set()
+        await asyncio.gather(*tasks)
+        assert len(replicas("scale")) == 1
+        assert failures == []
+        assert count > 10
+        await stop_serving("scale")
+
+
+async def test_a_judge_that_answers_too_late_is_a_timeout_not_an_exception() -> None:
+    with StubOpenAI(lambda body, number: Reply(text="late", delay_s=60)) as stub:
+        judge = await start_judge(run_config("late", endpoint(stub, timeout_s=1.0)))
+        reply = await judge.grade(request())
+        assert [(v.score, v.failure) for v in reply.verdicts] == [(1, None), (None, "timeout")]
+        await stop_serving("late")
+
+
+async def test_a_deployment_that_cannot_start_says_who_waited_for_what() -> None:
+    config = run_config("big", {"backend": "rules", "num_cpus": 64, "start_timeout_s": 5.0})
+    with pytest.raises(TimeoutError, match="the driver waited 5 s for ratchet-big-judge to run"):
+        await start_judge(config)
+    await stop_serving("big")
