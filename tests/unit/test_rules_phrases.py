@@ -2,6 +2,7 @@
 
 import pytest
 
+from core.evolution.similarity import is_near_duplicate
 from core.rubric import Rule
 from core.rules.phrases import TEMPLATES, canonical, rule_from_text, text_from_rule
 from core.rules.registry import RULES
@@ -109,3 +110,16 @@ def test_any_other_text_has_no_rule(text):
 def test_no_sentence_states_two_rules():
     texts = {text_from_rule(rule) for rule in ALL}
     assert len(texts) == len(ALL)
+
+
+def test_no_two_rules_pass_for_near_duplicates():
+    words = {"words": ["lamp", "river", "coat", "door", "oven", "gate"]}
+    rules = [
+        Rule.model_validate({"name": r.name, "args": {**r.args, **words}})
+        if "words" in r.args
+        else r
+        for r in ALL
+    ]
+    texts = [text_from_rule(r) for r in rules]
+    pairs = [(a, b) for i, a in enumerate(texts) for b in texts[:i]]
+    assert [pair for pair in pairs if is_near_duplicate(*pair)] == []
