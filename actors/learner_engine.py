@@ -56,6 +56,7 @@ def build_engine(policy: PolicyModel, learner: LearnerConfig) -> Any:
         lr=learner.lr,
         betas=learner.betas,
         weight_decay=learner.weight_decay,
+        fused=True,
     )
     engine, *_ = deepspeed.initialize(
         model=policy, optimizer=optimizer, config=deepspeed_config(learner)

@@ -7,10 +7,11 @@ after the head is float32 whatever the autocast dtype.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -34,16 +35,55 @@ def chunked_logprobs(
     """Log-probs of ``targets`` [T] given the states ``hidden`` [T, D] that predict them."""
 
     def rows(hidden_chunk: Tensor, target_chunk: Tensor) -> tuple[Tensor, Tensor]:
-        return _row_logprobs(head(hidden_chunk), target_chunk, temperature)
+        logits = head(hidden_chunk)
+        function = cast(Any, RowLogprobs)  # torch leaves ``apply`` untyped
+        return function.apply(logits, target_chunk, temperature)
 
-    logprobs: list[Tensor] = []
-    entropy: list[Tensor] = []
+    parts: list[tuple[Tensor, Tensor]] = []
     for start in range(0, targets.shape[0], chunk):
         part = (hidden[start : start + chunk], targets[start : start + chunk])
-        values = _recomputed(rows, *part) if torch.is_grad_enabled() else rows(*part)
-        logprobs.append(values[0])
-        entropy.append(values[1])
-    return TokenLogprobs(torch.cat(logprobs), torch.cat(entropy))
+        parts.append(_recomputed(rows, *part) if torch.is_grad_enabled() else rows(*part))
+    return TokenLogprobs(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]))
+
+
+class RowLogprobs(Function):
+    """``log p(target)`` [T] and entropy [T] of rows of logits [T, V]; gradient of the first only.
+
+    Written out because a row is wide: the exponentials are made once for both results, and the
+    gradient ``(onehot - p) / temperature`` is built in one matrix.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, targets: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor]:
+        """Return log-probs and entropies."""
+        scaled = logits.float() / temperature if temperature != 1.0 else logits.float()
+        largest = scaled.max(dim=-1, keepdim=True).values
+        exps = torch.exp(scaled - largest)
+        totals = exps.sum(dim=-1)
+        log_totals = torch.log(totals) + largest.squeeze(-1)
+        chosen = scaled.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+        dots = torch.bmm(exps.unsqueeze(1), scaled.unsqueeze(2)).flatten()
+        entropy = log_totals - dots / totals
+        ctx.save_for_backward(logits, targets, log_totals)
+        ctx.temperature = temperature
+        ctx.mark_non_differentiable(entropy)
+        return chosen - log_totals, entropy
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        """Gradient of the logits."""
+        logits, targets, log_totals = ctx.saved_tensors
+        scale = grads[0].float().unsqueeze(-1) / ctx.temperature
+        grad = logits.float()
+        if ctx.temperature != 1.0:
+            grad = grad / ctx.temperature
+        elif grad is logits:
+            grad = grad.clone()
+        grad.sub_(log_totals.unsqueeze(-1)).exp_().mul_(-scale)
+        grad.scatter_add_(-1, targets.unsqueeze(-1), scale)
+        return grad.to(logits.dtype), None, None
 
 
 def _recomputed(
@@ -54,15 +94,3 @@ def _recomputed(
         tuple[Tensor, Tensor],
         checkpoint(rows, hidden, targets, use_reentrant=False, preserve_rng_state=False),
     )
-
-
-def _row_logprobs(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """``log p(target)`` and entropy of each row of ``logits`` [T, V]."""
-    scaled = logits.float() / temperature if temperature != 1.0 else logits.float()
-    log_total = torch.logsumexp(scaled, dim=-1)
-    chosen = scaled.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-    with torch.no_grad():
-        rows = scaled.detach()
-        mean_logit = (torch.exp(rows - log_total.detach().unsqueeze(-1)) * rows).sum(-1)
-        entropy = log_total.detach() - mean_logit
-    return chosen - log_total, entropy
