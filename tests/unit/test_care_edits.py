@@ -5,6 +5,7 @@ import random
 import pytest
 
 from core.evolution.care_edits import EditRules, edited_rubric
+from core.evolution.similarity import is_near_duplicate
 from core.records import ContrastRequest, Evidence, Evolution
 from core.rubric import Cap, Criterion, Rubric, Rule
 from tests.unit.method_builders import llm, resist
@@ -143,6 +144,22 @@ def test_an_unlike_text_is_a_rewrite_when_the_analysis_names_the_old_one(analysi
     assert len(evolution.rubric.criteria) == 4
 
 
+def test_the_most_similar_of_two_similar_missing_ones_is_rewritten() -> None:
+    loose = llm("c1", "Does the story use the river, a lamp and a door?")
+    rubric = Rubric(criteria=(loose, WORDS.model_copy(update={"id": "c2"}), ENDING))
+    evolution = edited([ENDING.tagged, SHARPER], rubric=rubric)
+    assert evolution.rubric.criterion("c1") == loose
+    assert evolution.rubric.criterion("c2").tagged == SHARPER
+    assert evolution.num_restored == 1
+
+
+def test_naming_a_missing_resist_criterion_does_not_make_it_rewritable() -> None:
+    evolution = edited([*all_but(FILLER), NEW_RESIST], analysis=FILLER.text)
+    assert evolution.rubric.criterion("r1") == FILLER
+    assert evolution.rubric.criteria[-1].tagged == NEW_RESIST
+    assert evolution.num_restored == 1
+
+
 def test_a_missing_resist_criterion_is_put_back_and_counted() -> None:
     evolution = edited(all_but(FILLER))
     assert evolution.rubric is RUBRIC
@@ -210,6 +227,13 @@ def test_a_near_duplicate_of_an_existing_criterion_is_refused(text: str) -> None
 def test_another_number_is_another_criterion() -> None:
     evolution = edited([*all_but(), "[llm] Is the story at least 20 words long?"])
     assert evolution.edits[0].status == "accepted"
+
+
+def test_texts_that_differ_in_a_number_or_a_negation_only_are_no_duplicates() -> None:
+    text = "The letter names the sender, the date, the town, the {} reasons and {}the price paid."
+    assert is_near_duplicate(text.format("four", ""), text.format("four", "the full "))
+    assert not is_near_duplicate(text.format("four", ""), text.format("five", ""))
+    assert not is_near_duplicate(text.format("4", ""), text.format("4", "not "))
 
 
 def test_a_full_rubric_takes_no_more_but_can_still_be_rewritten() -> None:

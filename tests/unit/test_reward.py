@@ -37,6 +37,7 @@ def test_a_failed_resist_criterion_makes_the_reward_zero_and_keeps_the_mean() ->
 def test_one_failed_resist_of_two_is_enough() -> None:
     rubric = Rubric(criteria=(llm("c1"), resist("r1"), resist("r2")))
     assert value(rubric, 1, 1, 0) == 0.0
+    assert value(rubric, 1, 0, 1) == 0.0
     assert value(rubric, 0, 1, 1) == pytest.approx(2 / 3)
 
 
