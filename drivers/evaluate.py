@@ -47,10 +47,7 @@ class Evaluator:
         """
         groups = tuple(await gathered(self._one(step, i) for i in range(len(self._queries))))
         rewards = [_mean([r.reward for r in g.rollouts if r.reward is not None]) for g in groups]
-        golds = [
-            _mean([s for r in g.rollouts if (s := gold_score(r.graded)) is not None])
-            for g in groups
-        ]
+        golds = [_mean(_golds(g)) for g in groups]
         metrics = {
             name: value
             for name, values in (("val/reward/mean", rewards), ("val/gold/mean", golds))

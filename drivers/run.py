@@ -1,0 +1,183 @@
+"""One run on a Ray cluster: starts the parts, goes to where the run stands, trains, finishes.
+
+The order is the contract: resources are checked before anything is placed; judge, writer, store,
+learner and workers start side by side; a checkpoint is loaded; the self-check compares log-probs of
+workers and learner; then the loop runs. Whatever happens, the processes of this run are ended.
+"""
+
+import asyncio
+import logging
+import shutil
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from core.config import RunConfig
+from drivers.checkpoint import Checkpoint, Checkpoints, Identity, check_same_run, latest_checkpoint
+from drivers.config_file import dump_config
+from drivers.evaluate import Evaluator
+from drivers.learner_group import LearnerGroup
+from drivers.loop import Parts, Position, TrainLoop
+from drivers.packaged_model import resolve_model
+from drivers.placement import Placement, check_resources, place
+from drivers.preflight import RunData
+from drivers.progress import Progress
+from drivers.rollout_handles import make_rollout_pool
+from drivers.rubric_store_client import start_store
+from drivers.run_folder import RunFolder
+from drivers.self_check import check_logprobs
+from drivers.serving import start_judge, start_writer, stop_serving
+
+log = logging.getLogger("ratchet")
+
+
+class Run:
+    """Everything between a checked config and a finished run folder."""
+
+    def __init__(self, config: RunConfig, data: RunData, folder: RunFolder, started: float) -> None:
+        self._config = config
+        self._data = data
+        self._folder = folder
+        self._started = started
+        self._loop: TrainLoop | None = None
+
+    def request_stop(self) -> bool:
+        """Ask the loop for an end with a checkpoint; False when it is not running yet."""
+        if self._loop is None:
+            return False
+        self._loop.request_stop()
+        return True
+
+    async def train(self) -> bool:
+        """Train until the configured step, or until a stop; True when the run is finished."""
+        config = self._config
+        check_resources(config)
+        found = latest_checkpoint(self._folder.checkpoints)
+        if found is not None:
+            check_same_run(found.identity, self._identity())
+        try:
+            end = await self._train_on_parts(found)
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        if end.step < config.loop.steps:
+            log.info("stopped after step %d; the same command goes on from there", end.step)
+            return False
+        self._folder.finish(config, wall_s=self._wall_s(found), is_resumed=found is not None)
+        return True
+
+    async def _train_on_parts(self, found: Checkpoint | None) -> Position:
+        config = self._config
+        async with AsyncExitStack() as closing:
+            placement = await place(config)
+            closing.callback(placement.release)
+            parts = await self._start_parts(placement, closing)
+            position = await self._restore(parts, found)
+            end = await self._train_from(position, parts, found)
+            if end.step == config.loop.steps:
+                await parts.learner.export(str(self._folder.policy))
+            return end
+
+    def _identity(self) -> Identity:
+        return Identity(
+            data_fingerprint=self._data.fingerprint,
+            seed=self._config.seed,
+            groups_per_step=self._config.loop.groups_per_step,
+            group_size=self._config.sampling.group_size,
+        )
+
+    def _wall_s(self, found: Checkpoint | None) -> float:
+        """Seconds of all parts of the run until now."""
+        return (found.wall_s if found else 0.0) + time.monotonic() - self._started
+
+    # ------------------------------------------------------------------ starting
+    async def _start_parts(self, placement: Placement, closing: AsyncExitStack) -> Parts:
+        """Start everything side by side; what was started is closed in reverse order."""
+        config = self._config
+        weights = _weights_folder(config.name)
+        learner = LearnerGroup(
+            config,
+            weights_folder=str(weights),
+            transport=config.rollout.weight_transport,
+            rank_options=placement.rank_options,
+        )
+        pool = make_rollout_pool(
+            config.policy,
+            config.rollout,
+            model_folder=resolve_model(config.policy.model),
+            actor_options=placement.worker_options,
+        )
+        closing.callback(shutil.rmtree, weights, ignore_errors=True)
+        closing.callback(learner.close)
+        closing.push_async_callback(pool.shutdown)
+        closing.push_async_callback(stop_serving, config.name)
+        log.info("starting workers, learner, judge, writer and store")
+        started = time.monotonic()
+        async with asyncio.TaskGroup() as starting:
+            store = starting.create_task(
+                start_store(config.name, self._folder.rubrics, queries=self._data.train)
+            )
+            judge = starting.create_task(start_judge(config))
+            writer = starting.create_task(start_writer(config))
+            starting.create_task(learner.start())
+            starting.create_task(pool.start())
+        closing.callback(store.result().close)
+        log.info("all parts ready after %.0f s", time.monotonic() - started)
+        return Parts(
+            pool=pool,
+            learner=learner,
+            judge=judge.result(),
+            writer=writer.result(),
+            store=store.result(),
+        )
+
+    async def _restore(self, parts: Parts, found: Checkpoint | None) -> Position:
+        """Bring learner, rubrics, files and workers to the same step."""
+        position = found.position if found else Position()
+        self._folder.begin(dump_config(self._config), last_step=position.step)
+        if found is not None:
+            log.info("going on after step %d", position.step)
+            await parts.learner.load(str(found.folder / "learner"))
+        await parts.store.restore(str(found.folder / "store") if found else "", position.step)
+        await check_logprobs(self._config, parts.pool, parts.learner, version=position.step)
+        return position
+
+    # ------------------------------------------------------------------ training
+    async def _train_from(
+        self, position: Position, parts: Parts, found: Checkpoint | None
+    ) -> Position:
+        config = self._config
+        progress = Progress(config.loop.steps, position.step)
+        checkpoints = Checkpoints(
+            self._folder.checkpoints,
+            parts.learner,
+            parts.store,
+            self._identity(),
+            config.loop.keep_checkpoints,
+            wall_s=lambda: self._wall_s(found),
+        )
+        evaluator = None
+        if self._data.eval:
+            evaluator = Evaluator(config, self._data.eval, parts.pool, parts.judge, parts.store)
+        with self._folder.recorder() as recorder:
+            self._loop = TrainLoop(
+                config,
+                {q.id: q for q in self._data.train},
+                parts,
+                recorder,
+                checkpoints,
+                evaluator,
+                progress,
+            )
+            try:
+                return await self._loop.run(position)
+            finally:
+                progress.close()
+
+
+def _weights_folder(name: str) -> Path:
+    """A folder of this driver for published weights, in shared memory where there is one."""
+    shared = Path("/dev/shm")
+    return Path(
+        tempfile.mkdtemp(prefix=f"ratchet-{name}-", dir=shared if shared.is_dir() else None)
+    )

@@ -1,0 +1,123 @@
+"""``python -m drivers.train``: one run from its config to its report.
+
+What a person got wrong ends with exit code 2 before anything is spent; a run that stops itself says
+why and ends with 1; a signal ends it with a checkpoint and 128 plus the signal's number.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+from core.config import RunConfig
+from core.errors import ConfigError, RolloutError, RunStopped, WeightSyncError
+from drivers.config_file import load_config
+from drivers.plan import plan_text
+from drivers.preflight import RunData, load_run_data, missing
+from drivers.run_folder import RunFolder, runs_root
+
+log = logging.getLogger("ratchet")
+
+EXAMPLES = """examples:
+  python -m drivers.train --config drivers/configs/quickstart.yaml
+  python -m drivers.train --config drivers/configs/quickstart.yaml --dry-run
+  python -m drivers.train --config my_run.yaml loop.steps=10 evolution.method=static name=baseline
+  python -m drivers.train --config my_run.yaml fresh=true      (start a run of that name over)
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, check, train; returns the exit code."""
+    args = _parser().parse_args(arguments)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr
+    )
+    try:
+        config = load_config(args.config, args.overrides)
+        if args.dry_run:
+            sys.stdout.write(plan_text(config) + "\n")
+            return 0
+        data = load_run_data(config)
+        problems = missing(config, data)
+        if problems:
+            more = f" (and {len(problems) - 1} more: see --dry-run)" if problems[1:] else ""
+            raise ConfigError(problems[0] + more)
+        return _run(config, data)
+    except ConfigError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except (RunStopped, RolloutError, WeightSyncError) as error:
+        sys.stderr.write(f"stopped: {error}\n")
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ratchet train",
+        description="Train a policy with rubric rewards that evolve. The same command on an "
+        "unfinished run goes on from its last checkpoint.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", required=True, help="YAML config (see drivers/configs/)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would run and what is missing, and stop"
+    )
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="override a config key")
+    return parser
+
+
+def _run(config: RunConfig, data: RunData) -> int:
+    started = time.monotonic()
+    folder = RunFolder(runs_root(config.runs_dir) / config.name)
+    if config.fresh:
+        folder.start_over()
+    if folder.is_finished(config.loop.steps):
+        sys.stdout.write(
+            f"The run {config.name!r} is finished ({config.loop.steps} steps); its files are in "
+            f"{folder.path}\nStart over with fresh=true, or give it more with loop.steps=N.\n"
+        )
+        return 0
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    with folder.locked():
+        from drivers.ray_session import start_ray
+
+        dashboard = start_ray()
+        log.info("run %s in %s", config.name, folder.path)
+        log.info("dashboard %s", dashboard or "off")
+        return asyncio.run(_train_until_signal(config, data, folder, started))
+
+
+async def _train_until_signal(
+    config: RunConfig, data: RunData, folder: RunFolder, started: float
+) -> int:
+    """Train; the first signal asks for an end with a checkpoint, a second one cancels."""
+    from drivers.run import Run
+
+    run = Run(config, data, folder, started)
+    task = asyncio.create_task(run.train())
+    received: list[int] = []
+
+    def on_signal(number: int) -> None:
+        received.append(number)
+        if len(received) > 1 or not run.request_stop():
+            task.cancel()
+        else:
+            log.info("stopping after this step, with a checkpoint; again to end at once")
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        is_finished = await task
+    except asyncio.CancelledError:
+        is_finished = False
+    return 0 if is_finished or not received else 128 + received[0]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
