@@ -26,6 +26,7 @@ from torch import Tensor
 
 from actors.learner_engine import apply_gradients, build_engine, join_ranks, set_learning_rate
 from actors.learner_state import export_folder, load_state, save_state
+from actors.perturbation import Perturbation
 from actors.policy_model import load_policy, load_reference
 from actors.rank_reduce import gathered_if_any, summed
 from actors.weights import publish_file, publish_objects
@@ -81,6 +82,7 @@ class PolicyLearner:
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self.step = 0
+        self._perturbation = Perturbation()
 
     def __repr__(self) -> str:
         return f"PolicyLearner rank {self.rank} (step {self.step})"
@@ -270,6 +272,14 @@ class PolicyLearner:
         if transport == "object_store":
             return publish_objects(model, version, rank=self.rank)
         raise WeightSyncError(f"got transport {transport!r}, wanted shm or object_store")
+
+    def perturb(self, scale: float, seed: int) -> None:
+        """Add small deterministic noise to all weights, for the start-up self-check."""
+        self._perturbation.add(self.engine.module.model, scale, seed)
+
+    def unperturb(self) -> None:
+        """Put back exactly the weights from before ``perturb``."""
+        self._perturbation.remove(self.engine.module.model)
 
     def save(self, folder: str) -> None:
         """Write weights, optimizer and random state into ``folder``."""

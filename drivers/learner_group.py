@@ -90,6 +90,14 @@ class LearnerGroup:
         lists = await self._all("give log-probs", lambda actor: actor.logprobs.remote(shared))
         return lists[0]
 
+    async def perturb(self, scale: float, seed: int) -> None:
+        """Add small deterministic noise to all weights, for the start-up self-check."""
+        await self._all("perturb its weights", lambda actor: actor.perturb.remote(scale, seed))
+
+    async def unperturb(self) -> None:
+        """Put back exactly the weights from before ``perturb``."""
+        await self._all("restore its weights", lambda actor: actor.unperturb.remote())
+
     async def publish(self, version: int) -> WeightUpdate:
         """Write the current weights where workers can read them."""
         updates = await self._all(
