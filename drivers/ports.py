@@ -72,8 +72,8 @@ class Learner(Protocol):
         ...
 
     async def perturb(self, scale: float, seed: int) -> None:
-        """Add deterministic noise to every weight, ``scale`` times the deviation of its own
-        tensor, for the start-up self-check."""
+        """Add deterministic noise to every weight, ``scale`` times the root mean square of
+        its tensor, for the start-up self-check."""
         ...
 
     async def unperturb(self) -> None:

@@ -21,9 +21,8 @@ from drivers.ports import RolloutPool
 logger = logging.getLogger(__name__)
 
 _PERTURBATION = 0.05
-"""Times each tensor's own deviation. On a 135M model stale weights then differ by a mean of 0.4 to
-0.5, a stale head by 0.15 and a stale prefix by 0.3, fresh ones by 0.04; at 0.02 a stale head would
-pass."""
+"""Times each tensor's root mean square. On a 135M model stale weights then differ by a mean of 0.5,
+a stale head by 0.15 and a stale prefix by 0.3, fresh ones by 0.04; at 0.02 a stale head passes."""
 _SEED = 20260514
 _NUM_ROLLOUTS = 4
 _MAX_NEW_TOKENS = 32
@@ -43,7 +42,7 @@ class SelfCheckLearner(Protocol):
         ...
 
     async def perturb(self, scale: float, seed: int) -> None:
-        """Add deterministic noise to every weight, ``scale`` times its tensor's deviation."""
+        """Add deterministic noise to every weight, ``scale`` times its root mean square."""
         ...
 
     async def unperturb(self) -> None:

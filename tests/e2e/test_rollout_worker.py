@@ -216,6 +216,28 @@ async def test_an_update_in_flight_changes_running_and_later_rollouts(
     assert stale_mean > 2 * GATE_MEAN, "weights left behind would have shown"
 
 
+async def test_weights_also_come_through_the_object_store(
+    pool: RayRolloutPool, published: list[Published]
+) -> None:
+    file = load_file(published[0].update.location)
+    names = sorted(file)
+    buckets = tuple(
+        ray.put({name: file[name].view(torch.uint16).numpy() for name in part})
+        for part in (names[:100], names[100:])
+    )
+    await pool.load_weights(
+        WeightUpdate(
+            version=2,
+            transport="object_store",
+            buckets=buckets,
+            checksums=published[0].update.checksums,
+        )
+    )
+    found = await rollouts(pool, *(request(i) for i in range(4)))
+    assert {(r.policy_version_first, r.policy_version_last) for r in found} == {(2, 2)}
+    assert difference(published[0], found)[0] <= GATE_MEAN
+
+
 def engine_processes(owner: int) -> list[psutil.Process]:
     """Processes that vLLM started on behalf of the worker with this process id."""
     found = []
@@ -240,6 +262,6 @@ async def test_a_killed_worker_leaves_no_engine_and_comes_back_with_current_weig
         await asyncio.sleep(0.2)
     assert engine_processes(pid) == []
     found = await rollouts(pool, request(0), request(1))
-    assert {(r.policy_version_first, r.policy_version_last) for r in found} == {(1, 1)}
-    assert difference(published[1], found)[0] <= GATE_MEAN
+    assert {(r.policy_version_first, r.policy_version_last) for r in found} == {(2, 2)}
+    assert difference(published[0], found)[0] <= GATE_MEAN
     assert pool.status().num_restarts == 1
