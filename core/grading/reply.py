@@ -63,12 +63,12 @@ def read_scores(text: str, asked: Asked, finish_reason: str) -> tuple[Reading, .
     failure = reply_failure(text, finish_reason)
     if failure is not None:
         return (failure,) * count
-    claims_by_part = parts_of(text, asked, is_cut=is_cut)
-    if claims_by_part is None:
+    split = parts_of(text, asked, is_cut=is_cut)
+    if split is None:
         return (Reading(None, "truncated", "the reasoning never ends"),) * count
-    parts = [_resolved(claims, asked, is_cut=is_cut) for claims in claims_by_part]
+    parts = [_resolved(claims, asked, is_cut=split.is_cut) for claims in split.claims]
     bearing = [p for p in parts if any(_is_verdict(r) for r in p.values())] or parts[:1]
-    silent = _silent_reading(text, has_parts=any(bearing), is_cut=is_cut)
+    silent = _silent_reading(text, has_parts=any(bearing), is_cut=split.is_cut)
     return tuple(_agreed([p.get(i) for p in bearing], silent) for i in range(count))
 
 

@@ -68,26 +68,35 @@ def asked_by_id(criteria: Sequence[Criterion]) -> Asked:
     return Asked(Matcher(names, texts, ids), tuple(texts), scales, is_zero_number_wrong=True)
 
 
-def parts_of(text: str, asked: Asked, *, is_cut: bool) -> list[list[Claim]] | None:
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The claims of each part of a reply."""
+
+    claims: list[list[Claim]]
+    is_cut: bool
+    """What stands last may be incomplete: the reply was cut, or its last container is open."""
+
+
+def parts_of(text: str, asked: Asked, *, is_cut: bool) -> Parts | None:
     """Return the claims of each part of the reply; None if its reasoning never ends."""
     for start in dict.fromkeys((0, first_reasoning_end(text))):
         whole = read_strict(text[start:].strip(" \t\r\n\ufeff"))
         if isinstance(whole, Scalar) and whole.is_string:
             whole = read_strict(whole.text.strip())
         if isinstance(whole, Obj | Arr):
-            return [_claims(whole, asked, may_be_bare=True)]
+            return Parts([_claims(whole, asked, may_be_bare=True)], is_cut)
     body = without_reasoning(text, asked.names)
     if body is None:
         return None
     found = list(containers_in(body))
     if is_cut and found and _markup_free(body[found[-1].end :]):
-        return []
-    outside = _outside(body, found)
-    if not outside:
-        return [_claims_of_all(found, asked)]
+        return Parts([], is_cut)  # the verdict may have been still to come
+    is_cut = is_cut or any(not f.node.is_closed for f in found)
+    if not _outside(body, found):
+        return Parts([_claims_of_all(found, asked)], is_cut)
     kept = [f for i, f in enumerate(found) if not _is_quoted(body, found, i)]
     parts = [c for f in kept if (c := _claims_of_all([f], asked, may_be_bare=False))]
-    return parts or _line_parts(body, asked)
+    return Parts(parts or _line_parts(body, asked), is_cut)
 
 
 def _claims_of_all(
@@ -111,16 +120,14 @@ def _claims(node: Node, asked: Asked, *, may_be_bare: bool) -> list[Claim]:
 
 
 def _markup_free(text: str) -> str:
-    return _LABEL.sub("", _MARKUP.sub("", text))
+    return _MARKUP.sub("", _LABEL.sub("", text))
 
 
 def _outside(body: str, found: Sequence[Found]) -> str:
     """Return the prose around the containers."""
     ends = [0, *(f.end for f in found)]
     starts = [*(f.start for f in found), len(body)]
-    return "".join(
-        _MARKUP.sub("", _LABEL.sub("", body[a:b])) for a, b in zip(ends, starts, strict=True)
-    )
+    return "".join(_markup_free(body[a:b]) for a, b in zip(ends, starts, strict=True))
 
 
 def _is_quoted(body: str, found: Sequence[Found], index: int) -> bool:
