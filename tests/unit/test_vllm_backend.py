@@ -1,0 +1,93 @@
+"""The vLLM backend over a scripted engine: lengths, lateness and engine errors become failures."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from core.config import ServedModelConfig
+from serve.backends.base import CompletionRequest
+from serve.backends.vllm import VllmBackend
+
+pytest.importorskip("vllm")
+
+CONFIG = ServedModelConfig(
+    backend="vllm", model="small", max_tokens=50, max_model_len=64, timeout_s=0.2, seed=3
+)
+SCHEMA = {"type": "object"}
+
+
+class Tokenizer:
+    """One token a word; no chat template."""
+
+    chat_template = None
+
+    def encode(self, text: str) -> list[int]:
+        return [1] * len(text.split())
+
+
+class Engine:
+    """Answers with one output, after a delay, or raises."""
+
+    def __init__(self, text: str = "ok", finish_reason: str = "stop", delay_s: float = 0.0) -> None:
+        self.output = SimpleNamespace(text=text, finish_reason=finish_reason, token_ids=[1, 2])
+        self.delay_s = delay_s
+        self.error: Exception | None = None
+        self.params: list[Any] = []
+
+    async def generate(self, prompt: Any, params: Any, request_id: str) -> AsyncIterator[Any]:
+        self.params.append(params)
+        await asyncio.sleep(self.delay_s)
+        if self.error:
+            raise self.error
+        yield SimpleNamespace(outputs=[self.output])
+
+
+def ask(engine: Engine, prompt: str = "one two", schema: dict[str, Any] | None = None) -> Any:
+    backend = VllmBackend(CONFIG, engine, Tokenizer())
+    return backend.complete(CompletionRequest(prompt=prompt, schema=schema))
+
+
+async def test_the_reply_carries_its_tokens_and_the_request_its_schema() -> None:
+    engine = Engine()
+    reply = await ask(engine, schema=SCHEMA)
+    assert (reply.text, reply.finish_reason, reply.failure) == ("ok", "stop", None)
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (2, 2)
+    (params,) = engine.params
+    assert (params.temperature, params.seed, params.max_tokens) == (0.0, 3, 50)
+    assert params.structured_outputs.json == SCHEMA
+
+
+async def test_the_reply_gets_the_room_that_the_prompt_leaves() -> None:
+    engine = Engine()
+    await ask(engine, "word " * 54)
+    assert engine.params[0].max_tokens == 10
+
+
+async def test_a_prompt_over_the_context_is_a_failure_without_a_call() -> None:
+    engine = Engine()
+    reply = await ask(engine, "word " * 64)
+    assert reply.failure == "unavailable"
+    assert "got a prompt of 64 tokens" in reply.detail
+    assert engine.params == []
+
+
+async def test_a_late_reply_is_a_timeout() -> None:
+    reply = await ask(Engine(delay_s=5.0))
+    assert (reply.failure, reply.text) == ("timeout", "")
+
+
+async def test_an_engine_error_is_unavailable() -> None:
+    engine = Engine()
+    engine.error = RuntimeError("engine died")
+    reply = await ask(engine)
+    assert reply.failure == "unavailable"
+    assert "engine died" in reply.detail
+
+
+async def test_a_reply_cut_before_its_first_word_is_truncated() -> None:
+    assert (await ask(Engine(text="  ", finish_reason="length"))).failure == "truncated"
+    cut = await ask(Engine(text='{"c1": ', finish_reason="length"))
+    assert (cut.failure, cut.finish_reason) == (None, "length")
