@@ -6,7 +6,7 @@ DeepSpeed, which owns the module, sees fp32 parameters and gradients.
 Models whose logits are changed after the head, or whose attention is windowed, are refused.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,32 @@ NEUTRAL_LOGITS = {"final_logit_softcapping": None, "logit_scale": 1.0, "logits_s
 """Config fields that change logits after the head, with the value at which they do nothing."""
 
 
+class ChunkedHead(nn.Module):
+    """The output head over chunks, as one module call whatever the number of chunks.
+
+    ZeRO stage 3 gathers a module's own parameters around its call, on all ranks together. Ranks
+    have different numbers of response tokens: a call for each chunk would make them gather
+    different numbers of times and wait for each other for ever.
+    """
+
+    def __init__(self, head: nn.Module, *, temperature: float, chunk: int) -> None:
+        super().__init__()
+        self.weight: nn.Parameter = cast(Any, head).weight
+        self.bias: nn.Parameter | None = getattr(head, "bias", None)
+        self.temperature = temperature
+        self.chunk = chunk
+
+    def forward(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probs [T] with gradient and entropies [T] without."""
+        result = chunked_logprobs(
+            states, targets, self._logits, temperature=self.temperature, chunk=self.chunk
+        )
+        return result.logprobs, result.entropy
+
+    def _logits(self, states: Tensor) -> Tensor:
+        return nn.functional.linear(states, self.weight, self.bias)
+
+
 class PolicyModel(nn.Module):
     """A causal language model that answers with log-probs of response tokens."""
 
@@ -30,13 +56,12 @@ class PolicyModel(nn.Module):
     ) -> None:
         super().__init__()
         self.model = model
-        self.temperature = temperature
-        self.chunk = chunk
+        head: Any = model.get_output_embeddings()
+        self.head = ChunkedHead(head, temperature=temperature, chunk=chunk)
         self.use_bf16 = use_bf16
 
     def forward(self, row: PackedRow) -> tuple[Tensor, Tensor]:
         """Log-probs [T] of ``row.targets`` with gradient, and entropies [T] without."""
-        head: Any = self.model.get_output_embeddings()
         device = row.input_ids.device.type
         with torch.autocast(device, dtype=torch.bfloat16, enabled=self.use_bf16):
             states = self.model.get_decoder()(
@@ -46,14 +71,7 @@ class PolicyModel(nn.Module):
                 packed_slots=row.slots,
                 packed_shape=row.shape,
             ).last_hidden_state[0]
-            result = chunked_logprobs(
-                states.index_select(0, row.predicts),
-                row.targets,
-                head,
-                temperature=self.temperature,
-                chunk=self.chunk,
-            )
-        return result.logprobs, result.entropy
+            return self.head(states.index_select(0, row.predicts), row.targets)
 
 
 def load_policy(policy: PolicyConfig, learner: LearnerConfig, temperature: float) -> PolicyModel:
