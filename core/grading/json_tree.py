@@ -28,6 +28,8 @@ class Found:
     end: int
     is_damaged: bool
     """Part of it made no sense: none of its numbers can be trusted."""
+    is_strict: bool = False
+    """It is strict JSON: what its strings hold is certain."""
 
 
 def containers_in(text: str) -> Iterator[Found]:
@@ -49,7 +51,7 @@ def _found_at(text: str, start: int) -> Found | None:
     except Unreadable:
         return _tolerant_at(text, start)
     assert isinstance(node, Obj | Arr)
-    return Found(node, start, strict.at, is_damaged=False)
+    return Found(node, start, strict.at, is_damaged=False, is_strict=True)
 
 
 def _tolerant_at(text: str, start: int) -> Found | None:

@@ -74,7 +74,7 @@ def read_scores(text: str, asked: Asked, finish_reason: str) -> tuple[Reading, .
 
 def printable(text: str) -> str:
     """Return ``text`` bounded and without characters that break files (surrogates, zero bytes)."""
-    short = text[:_MAX_REASON_CHARS].replace("\0", "")
+    short = text[:_MAX_REASON_CHARS].replace("\0", "").replace("\ufffd", "?")
     return short.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -137,7 +137,7 @@ def _resolved(claims: Sequence[Claim], asked: Asked, *, is_cut: bool) -> dict[in
             said.setdefault(index, []).append((claim.rung, reading))
     if asked.is_zero_number_wrong and any(c.number == 0 for c in claims):
         wrong = Reading(None, "conflict", "the reply counts from 0, the ids count from 1")
-        return dict.fromkeys(said or range(len(asked.scales)), wrong)
+        return dict.fromkeys(range(len(asked.scales)), wrong)
     resolved = {index: _strictest(readings) for index, readings in said.items()}
     return _with_shared_verdicts(resolved, asked)
 

@@ -28,6 +28,7 @@ _QUOTED = re.compile(
     re.IGNORECASE,
 )
 _QUOTE_REACH = 200
+_CLOSERS = re.compile("[}\uff5d]")
 _LINE = re.compile(r"(.{1,2000})(?:[:=\uff1a\u2192]|->)\s*([^:=\uff1a\u2192]{1,60})")
 _BULLET = re.compile(r"^\s*[-*\u2022]\s+")
 _MAX_LINES = 200
@@ -92,7 +93,14 @@ def parts_of(text: str, asked: Asked, *, is_cut: bool) -> Parts | None:
     if is_cut and found and _markup_free(body[found[-1].end :]):
         return Parts([], is_cut)  # the verdict may have been still to come
     is_cut = is_cut or any(not f.node.is_closed for f in found)
-    if not _outside(body, found):
+    outside = _outside(body, found)
+    if found and _CLOSERS.search(outside) and _CLOSERS.sub("", outside):
+        # Pieces of an object stand outside of all objects: quotes in a string were not escaped, and
+        # what looks like the verdict may be quoted from the graded text.
+        return Parts(
+            [[replace(c, value=_UNREADABLE) for c in _claims_of_all(found, asked)]], is_cut
+        )
+    if not _CLOSERS.sub("", outside):
         return Parts([_claims_of_all(found, asked)], is_cut)
     kept = [f for i, f in enumerate(found) if not _is_quoted(body, found, i)]
     parts = [c for f in kept if (c := _claims_of_all([f], asked, may_be_bare=False))]

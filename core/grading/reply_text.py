@@ -5,7 +5,10 @@ inside a criterion's text ("No <think> tags appear") is not reasoning. All patte
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
+
+from core.grading.json_tree import containers_in
 
 _OPEN = re.compile(
     r"<\s?(?:think|thinking|thought|reasoning|reflection|scratchpad)\s?>|\[THINK\]|\u25c1think\u25b7",
@@ -33,12 +36,17 @@ _LOOKED_AT = 600
 def without_reasoning(text: str, names: Sequence[str]) -> str | None:
     """Return the part of ``text`` after the reasoning; None if the reasoning never ends.
 
-    ``names`` are the texts that the reply may use as keys: tags inside them do not count.
+    ``names`` are the texts that the reply may use as keys: tags inside them do not count, nor do
+    tags inside the strings of strict JSON (a reason may quote the graded text).
     """
+    if _OPEN.search(text) is None and _CLOSE.search(text) is None:
+        return text
     spans = _name_spans(text, [n for n in names if _OPEN.search(n) or _CLOSE.search(n)])
+    spans += [(f.start, f.end) for f in containers_in(text) if f.is_strict]
+    spans.sort()
     closes = [m.end() for m in _CLOSE.finditer(text) if not _is_inside(m, spans)]
     start = closes[-1] if closes else 0
-    if any(m.start() >= start and not _is_inside(m, spans) for m in _OPEN.finditer(text)):
+    if any(not _is_inside(m, spans) for m in _OPEN.finditer(text, start)):
         return None
     return text[start:]
 
@@ -70,4 +78,6 @@ def _name_spans(text: str, names: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _is_inside(match: re.Match[str], spans: Sequence[tuple[int, int]]) -> bool:
-    return any(start <= match.start() and match.end() <= end for start, end in spans)
+    """Whether one of the sorted ``spans`` holds the match (nested ones: the outermost is asked)."""
+    at = bisect_right(spans, (match.start(), len(match.string) + 1)) - 1
+    return any(spans[i][1] >= match.end() for i in range(max(at - 1, 0), at + 1))
