@@ -31,6 +31,7 @@ from core.evolution.rare import (
     replacement_request,
     rescore_request,
 )
+from core.grading.visible import visible_response
 from core.metrics import saturation_counts
 from core.records import (
     Branch,
@@ -150,7 +151,7 @@ class Evolver:
         else:
             raise WriterReplyError(f"{rare.max_attempts} tries, the last refused: {error}")
         scores = await self._rescore(rescore_request(group, replacements))
-        return apply_replacements(group, replacements, scores)
+        return apply_replacements(group, replacements, scores, method=self._evolution.method)
 
     async def _contrast_now(self, group: GradedGroup, care: CareConfig) -> GradedGroup:
         """CARE with its algorithm's literal line 11: the changed criterion is rescored once."""
@@ -181,7 +182,7 @@ class Evolver:
             RescoreRequest(
                 query_id=group.query.id,
                 prompt=group.query.prompt_text,
-                responses=tuple(r.rollout.response for r in group.rollouts),
+                responses=tuple(visible_response(r.rollout.response) for r in group.rollouts),
                 criteria=changed,
             )
         )
@@ -231,7 +232,9 @@ class Evolver:
         reply = await self._writer.write(request)
         self.counts.writer_calls += 1
         self.counts.contrasts += int(reply.failure is None)
-        return read_contrast(reply, request, group, care, self._reward)
+        return read_contrast(
+            reply, request, group, care, self._reward, method=self._evolution.method
+        )
 
     # -------------------------------------------------------------- committing
     async def _commit(

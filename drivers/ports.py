@@ -138,7 +138,10 @@ class Store(Protocol):
         ...
 
     async def restore(self, folder: str, step: int) -> None:
-        """Make the snapshot's versions current; later ones are set aside, not deleted."""
+        """Make the snapshot's versions current; later ones are set aside, not deleted.
+
+        ``folder`` is empty when the run has no checkpoint yet.
+        """
         ...
 
 

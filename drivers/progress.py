@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Mapping
+from typing import NoReturn
 
 from tqdm import tqdm
 
@@ -15,7 +16,7 @@ class Progress:
     def __init__(self, num_steps: int, done: int) -> None:
         self._num_steps = num_steps
         self._num_edits = 0
-        self._bar: tqdm[None] | None = None
+        self._bar: tqdm[NoReturn] | None = None
         if sys.stderr.isatty():
             self._bar = tqdm(total=num_steps, initial=done, unit="step", dynamic_ncols=True)
 

@@ -7,6 +7,7 @@ workers and learner; then the loop runs. Whatever happens, the processes of this
 
 import asyncio
 import logging
+import os
 import shutil
 import tempfile
 import time
@@ -24,7 +25,7 @@ from drivers.placement import Placement, check_resources, place
 from drivers.preflight import RunData
 from drivers.progress import Progress
 from drivers.rollout_handles import make_rollout_pool
-from drivers.rubric_store_client import start_store
+from drivers.rubric_store_client import StoreClient, start_store
 from drivers.run_folder import RunFolder
 from drivers.self_check import check_logprobs
 from drivers.serving import start_judge, start_writer, stop_serving
@@ -63,7 +64,12 @@ class Run:
         if end.step < config.loop.steps:
             log.info("stopped after step %d; the same command goes on from there", end.step)
             return False
-        self._folder.finish(config, wall_s=self._wall_s(found), is_resumed=found is not None)
+        self._folder.finish(
+            config,
+            wall_s=self._wall_s(found),
+            is_resumed=found is not None,
+            install_s=_install_s(),
+        )
         return True
 
     async def _train_on_parts(self, found: Checkpoint | None) -> Position:
@@ -71,8 +77,8 @@ class Run:
         async with AsyncExitStack() as closing:
             placement = await place(config)
             closing.callback(placement.release)
-            parts = await self._start_parts(placement, closing)
-            position = await self._restore(parts, found)
+            parts, store = await self._start_parts(placement, closing)
+            position = await self._restore(parts, store, found)
             end = await self._train_from(position, parts, found)
             if end.step == config.loop.steps:
                 await parts.learner.export(str(self._folder.policy))
@@ -91,7 +97,9 @@ class Run:
         return (found.wall_s if found else 0.0) + time.monotonic() - self._started
 
     # ------------------------------------------------------------------ starting
-    async def _start_parts(self, placement: Placement, closing: AsyncExitStack) -> Parts:
+    async def _start_parts(
+        self, placement: Placement, closing: AsyncExitStack
+    ) -> tuple[Parts, StoreClient]:
         """Start everything side by side; what was started is closed in reverse order."""
         config = self._config
         weights = _weights_folder(config.name)
@@ -123,22 +131,26 @@ class Run:
             starting.create_task(pool.start())
         closing.callback(store.result().close)
         log.info("all parts ready after %.0f s", time.monotonic() - started)
-        return Parts(
+        parts = Parts(
             pool=pool,
             learner=learner,
             judge=judge.result(),
             writer=writer.result(),
             store=store.result(),
         )
+        return parts, store.result()
 
-    async def _restore(self, parts: Parts, found: Checkpoint | None) -> Position:
+    async def _restore(
+        self, parts: Parts, store: StoreClient, found: Checkpoint | None
+    ) -> Position:
         """Bring learner, rubrics, files and workers to the same step."""
         position = found.position if found else Position()
         self._folder.begin(dump_config(self._config), last_step=position.step)
         if found is not None:
             log.info("going on after step %d", position.step)
             await parts.learner.load(str(found.folder / "learner"))
-        await parts.store.restore(str(found.folder / "store") if found else "", position.step)
+        await store.restore(str(found.folder / "store") if found else "", position.step)
+        self._folder.files.restore_edits(await store.edited())
         await check_logprobs(self._config, parts.pool, parts.learner, version=position.step)
         return position
 
@@ -173,6 +185,12 @@ class Run:
                 return await self._loop.run(position)
             finally:
                 progress.close()
+
+
+def _install_s() -> float | None:
+    """Seconds that the installation took, as ``make train`` passes them on."""
+    text = os.environ.get("RATCHET_INSTALL_S", "")
+    return float(text) if text.replace(".", "", 1).isdigit() else None
 
 
 def _weights_folder(name: str) -> Path:
