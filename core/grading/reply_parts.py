@@ -102,6 +102,8 @@ def parts_of(text: str, asked: Asked, *, is_cut: bool) -> Parts | None:
         )
     if not _CLOSERS.sub("", outside):
         return Parts([_claims_of_all(found, asked)], is_cut)
+    if len(found) > 1 and not found[-1].node.is_closed:
+        return Parts([], is_cut)  # a later object, perhaps the verdict, was cut
     kept = [f for i, f in enumerate(found) if not _is_quoted(body, found, i)]
     parts = [c for f in kept if (c := _claims_of_all([f], asked, may_be_bare=False))]
     return Parts(parts or _line_parts(body, asked), is_cut)
