@@ -43,6 +43,7 @@ def policy_engine_args(
         "weight_transfer_config": {"backend": weight_backend(rollout)},
         "worker_extension_cls": WEIGHT_EXTENSION,
     }
+    args |= _prefill(policy.max_model_len) if is_cpu else {}
     return args | _common(is_cpu, rollout.tensor_parallel_size, rollout.gpu_memory_utilization)
 
 
@@ -61,7 +62,20 @@ def served_engine_args(config: ServedModelConfig, *, is_cpu: bool) -> dict[str, 
         "enable_prefix_caching": True,
         "worker_extension_cls": GUARD_EXTENSION,
     }
+    args |= _prefill(config.max_model_len) if is_cpu else {}
     return args | _common(is_cpu, max(1, int(config.num_gpus)), 0.9)
+
+
+def _prefill(max_model_len: int) -> dict[str, Any]:
+    """Prompts are never prefilled in parts on CPU.
+
+    vLLM 0.32 rewinds a seeded request's random generator after a partial prefill, which CPU
+    generators cannot do: the whole engine dies.
+    """
+    return {
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": max(2048, max_model_len),
+    }
 
 
 def _common(is_cpu: bool, tensor_parallel_size: int, gpu_memory: float) -> dict[str, Any]:
