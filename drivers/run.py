@@ -28,7 +28,7 @@ from drivers.rollout_handles import make_rollout_pool
 from drivers.rubric_store_client import StoreClient, start_store
 from drivers.run_folder import RunFolder
 from drivers.self_check import check_logprobs
-from drivers.serving import start_judge, start_writer, stop_serving
+from drivers.serving import start_serving, stop_serving
 
 log = logging.getLogger("ratchet")
 
@@ -125,8 +125,7 @@ class Run:
             store = starting.create_task(
                 start_store(config.name, self._folder.rubrics, queries=self._data.train)
             )
-            judge = starting.create_task(start_judge(config))
-            writer = starting.create_task(start_writer(config))
+            served = starting.create_task(start_serving(config))
             starting.create_task(learner.start())
             starting.create_task(pool.start())
         closing.callback(store.result().close)
@@ -134,8 +133,8 @@ class Run:
         parts = Parts(
             pool=pool,
             learner=learner,
-            judge=judge.result(),
-            writer=writer.result(),
+            judge=served.result()[0],
+            writer=served.result()[1],
             store=store.result(),
         )
         return parts, store.result()

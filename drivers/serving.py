@@ -37,6 +37,14 @@ def app_name(run: str, part: Part) -> str:
     return f"ratchet-{run}-{part}"
 
 
+async def start_serving(config: RunConfig) -> tuple[ServedJudge, ServedWriter]:
+    """Start Serve once, then the run's judge and writer side by side."""
+    from ray import serve
+
+    await asyncio.to_thread(serve.start, proxy_location="Disabled")
+    return await asyncio.gather(start_judge(config), start_writer(config))
+
+
 async def start_judge(config: RunConfig) -> ServedJudge:
     """Deploy or adopt the run's judge and return its client."""
     identity = judge_identity(config.judge)

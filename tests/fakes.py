@@ -202,9 +202,7 @@ class FakeRecorder:
     """Keeps everything that the loop records."""
 
     edits: list[tuple[Draw, RubricEdit, int, int]] = field(default_factory=list)
-    steps: list[tuple[int, tuple[ScoredGroup, ...], dict[str, float]]] = field(
-        default_factory=list
-    )
+    steps: list[tuple[int, tuple[ScoredGroup, ...], dict[str, float]]] = field(default_factory=list)
     evaluations: list[int] = field(default_factory=list)
 
     def edit(
@@ -212,9 +210,7 @@ class FakeRecorder:
     ) -> None:
         self.edits.append((draw, edit, from_version, to_version))
 
-    def step(
-        self, step: int, groups: Sequence[ScoredGroup], metrics: Mapping[str, float]
-    ) -> None:
+    def step(self, step: int, groups: Sequence[ScoredGroup], metrics: Mapping[str, float]) -> None:
         self.steps.append((step, tuple(groups), dict(metrics)))
 
     def evaluation(self, step: int, groups: Sequence[ScoredGroup]) -> None:
