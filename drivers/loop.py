@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from core.advantage import score_group
 from core.batching import train_batch
 from core.config import RunConfig
-from core.errors import RunStopped
+from core.errors import ConfigError, RunStopped
 from core.query import Query
 from core.records import Draw, GradedGroup, ScoredGroup
 from drivers.evaluate import Evaluator
@@ -108,7 +108,9 @@ class TrainLoop:
 
     async def run(self, start: Position) -> Position:
         """Train from ``start``; returns where it stopped (a checkpoint stands there)."""
+        self._check_start(start)
         self._next_draw = start.next_draw
+        self._untrained = set(start.untrained)
         trainer = asyncio.create_task(self._train(start.step), name="train")
         stages = [
             asyncio.create_task(self._admit(start.untrained), name="admit"),
@@ -127,6 +129,17 @@ class TrainLoop:
                 task.cancel()
             await asyncio.gather(trainer, *stages, return_exceptions=True)
             await self._edits.close()
+
+    def _check_start(self, start: Position) -> None:
+        """Refuse a position that a step in draw order would wait on for ever."""
+        trained = start.step * self._config.loop.groups_per_step
+        ahead = set(range(trained, start.next_draw))
+        if self._config.loop.order == "drawn" and set(start.untrained) != ahead:
+            raise ConfigError(
+                "got loop.order=drawn for a checkpoint that was made with loop.order=finished "
+                "(its steps trained other queries than their own), wanted finished: set it back, "
+                "choose another `name`, or start over with fresh=true"
+            )
 
     # ------------------------------------------------------------------ stages
     async def _admit(self, again: Sequence[int]) -> None:
@@ -258,7 +271,7 @@ class TrainLoop:
 
     async def _checkpoint(self, step: int) -> None:
         """Save weights, rubrics and stream position as of ``step``, as one unit."""
-        await self._edits.drain(step)
+        await self._edits.drain()
         await self._checkpointer.save(self._position(step))
 
     def _position(self, step: int) -> Position:

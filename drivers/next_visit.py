@@ -35,21 +35,17 @@ class NextVisitEdits:
         self._latest: dict[str, _Ticket] = {}
         self._open: dict[Draw, _Ticket] = {}
         self._trained: set[Draw] = set()
-        self.num_expired = 0
 
     def admit(self, draw: Draw) -> None:
         """Note that the draw entered; call in draw order."""
-        previous = self._latest.get(draw.query_id)
-        if previous is not None:
-            previous.previous = None
-        ticket = _Ticket(draw=draw, previous=previous)
+        ticket = _Ticket(draw=draw, previous=self._latest.get(draw.query_id))
         self._latest[draw.query_id] = ticket
         self._open[draw] = ticket
 
     async def pin(self, draw: Draw) -> Rubric:
         """Return the rubric that the draw is graded under, after the edits of earlier draws."""
         ticket = self._open[draw]
-        previous = ticket.previous
+        previous, ticket.previous = ticket.previous, None
         if previous is not None and not previous.settled.is_set():
             started = time.monotonic()
             try:
@@ -57,7 +53,6 @@ class NextVisitEdits:
                     await previous.settled.wait()
             except TimeoutError:
                 previous.is_expired = True
-                self.num_expired += 1
             ticket.pin_wait_s = time.monotonic() - started
         return await self._store.current(draw.query_id)
 
@@ -102,13 +97,13 @@ class NextVisitEdits:
         """Edits under way."""
         return sum(t.task is not None and not t.task.done() for t in self._open.values())
 
-    async def drain(self, last_step: int) -> None:
-        """Wait for the edits of all draws up to ``last_step``; each is bounded by its deadline."""
-        tickets = [t for t in self._open.values() if t.draw.step <= last_step]
+    async def drain(self) -> None:
+        """Wait for the edits of all trained draws; each is bounded by its deadline."""
+        tickets = [t for t in self._open.values() if t.draw in self._trained]
         tasks = [t.task for t in tickets if t.task is not None]
         if tasks:
             await asyncio.wait(tasks)
-        self.forget([t.draw for t in tickets])
+        self.forget(())
 
     async def close(self) -> None:
         """Cancel what still runs."""

@@ -1,0 +1,101 @@
+"""The loop with fakes on all sides, for its unit tests."""
+
+import asyncio
+from pathlib import Path
+
+from core.config import RunConfig
+from core.query import Anchor, Message, Query
+from core.rubric import Criterion, Rubric
+from drivers.checkpoint import Checkpoints, Identity
+from drivers.evaluate import Evaluator
+from drivers.loop import Parts, Position, TrainLoop
+from drivers.progress import Progress
+from tests.fakes import FakeJudge, FakeLearner, FakePool, FakeRecorder, FakeStore, FakeWriter
+
+NUM_QUERIES = 8
+IDENTITY = Identity(data_fingerprint="f", seed=0, groups_per_step=2, group_size=2)
+
+
+def make_queries() -> dict[str, Query]:
+    return {
+        f"q{i}": Query(
+            id=f"q{i}",
+            messages=(Message(role="user", content=f"question {i}"),),
+            rubric=Rubric(
+                criteria=(
+                    Criterion(id="c1", text="Is it short"),
+                    Criterion(id="c2", text="Is it kind"),
+                )
+            ),
+            anchor=Anchor(response="a good answer"),
+        )
+        for i in range(NUM_QUERIES)
+    }
+
+
+def make_config(**changes: object) -> RunConfig:
+    tree: dict[str, object] = {
+        "name": "test",
+        "data": {"train": "unused"},
+        "policy": {"model": "unused"},
+        "sampling": {"group_size": 2, "max_new_tokens": 8},
+        "loop": {"steps": 6, "groups_per_step": 2, "checkpoint_every": 0},
+    }
+    for key, value in changes.items():
+        section, _, name = key.partition("__")
+        if name:
+            part = tree.setdefault(section, {})
+            assert isinstance(part, dict)
+            part[name] = value
+        else:
+            tree[section] = value
+    return RunConfig.model_validate(tree)
+
+
+class Rig:
+    """A loop with fakes on all sides and a real checkpoint folder."""
+
+    def __init__(self, config: RunConfig, folder: Path, **parts: object) -> None:
+        self.pool = parts.get("pool") or FakePool()
+        self.learner = parts.get("learner") or FakeLearner()
+        self.judge = parts.get("judge") or FakeJudge()
+        self.writer = parts.get("writer") or FakeWriter()
+        self.store = parts.get("store") or FakeStore()
+        self.recorder = FakeRecorder()
+        self.config = config
+        self.folder = folder
+        self.queries = make_queries()
+
+    def loop(self) -> TrainLoop:
+        parts = Parts(
+            pool=self.pool,
+            learner=self.learner,
+            judge=self.judge,
+            writer=self.writer,
+            store=self.store,
+        )
+        checkpoints = Checkpoints(
+            self.folder, self.learner, self.store, IDENTITY, num_kept=2, wall_s=lambda: 1.0
+        )
+        evaluator = Evaluator(
+            self.config, list(self.queries.values())[:2], self.pool, self.judge, self.store
+        )
+        return TrainLoop(
+            self.config,
+            self.queries,
+            parts,
+            self.recorder,
+            checkpoints,
+            evaluator,
+            Progress(self.config.loop.steps, 0),
+        )
+
+    async def run(self, start: Position | None = None) -> Position:
+        await self.store.register(list(self.queries.values()))
+        return await asyncio.wait_for(self.loop().run(start or Position()), 20)
+
+    def trained(self) -> list[list[str]]:
+        return [[g.draw.query_id for g in groups] for _, groups, _ in self.recorder.steps]
+
+    def trained_in_a_row(self) -> list[str]:
+        return [query_id for step in self.trained() for query_id in step]
