@@ -6,6 +6,7 @@ workers and learner; then the loop runs. Whatever happens, the processes of this
 """
 
 import asyncio
+import hashlib
 import logging
 import os
 import shutil
@@ -102,7 +103,7 @@ class Run:
     ) -> tuple[Parts, StoreClient]:
         """Start everything side by side; what was started is closed in reverse order."""
         config = self._config
-        weights = _weights_folder(config.name)
+        weights = _weights_folder(self._folder.path)
         learner = LearnerGroup(
             config,
             weights_folder=str(weights),
@@ -192,9 +193,15 @@ def _install_s() -> float | None:
     return float(text) if text.replace(".", "", 1).isdigit() else None
 
 
-def _weights_folder(name: str) -> Path:
-    """A folder of this driver for published weights, in shared memory where there is one."""
+def _weights_folder(run: Path) -> Path:
+    """A folder of this driver for published weights, in shared memory where there is one.
+
+    What a killed driver of the same run left is removed: the run's lock is held, so nobody uses it.
+    """
     shared = Path("/dev/shm")
-    return Path(
-        tempfile.mkdtemp(prefix=f"ratchet-{name}-", dir=shared if shared.is_dir() else None)
-    )
+    parent = shared if shared.is_dir() else Path(tempfile.gettempdir())
+    place = hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:8]
+    prefix = f"ratchet-{run.name}-{place}-"
+    for left in parent.glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
