@@ -20,7 +20,7 @@ class DataConfig(Frozen):
     eval: str | None = None
     """Held-out queries, answered every ``loop.eval_every`` steps under their initial rubric."""
     missing_anchor: Literal["error", "skip"] = "error"
-    """What to do with a query without anchor under a method that needs one (decisions 14)."""
+    """What to do with a query without anchor under a method that needs one."""
 
 
 class PolicyConfig(Frozen):
@@ -97,7 +97,7 @@ class LearnerConfig(Frozen):
 
 
 class AdvantageConfig(Frozen):
-    """Group-relative advantages (decisions 7)."""
+    """Group-relative advantages; the defaults are verl's (unbiased deviation, eps 1e-6)."""
 
     ddof: Literal[0, 1] = 1
     eps: float = Field(default=1e-6, ge=0.0)
@@ -149,7 +149,7 @@ class JudgeConfig(ServedModelConfig):
     """The judge."""
 
     template: Literal["ids", "verbatim"] = "ids"
-    """Ask by short ids with reasons, or by criterion text without (decisions 3)."""
+    """Ask by short ids with reasons, or by criterion text without (CARE, figure 3)."""
     max_failed_frac: float = Field(default=0.5, gt=0.0, le=1.0)
     """Stop with a checkpoint when more verdicts than this failed over the last steps."""
     failed_window_steps: int = Field(default=3, ge=1)
@@ -160,7 +160,7 @@ class WriterConfig(ServedModelConfig):
 
 
 class CareConfig(Frozen):
-    """CARE's switches (section 3.4, decisions 8 to 14)."""
+    """CARE's switches and limits (CARE sections 3.2 and 3.4)."""
 
     adaptive: bool = True
     chase: bool = True
@@ -180,7 +180,7 @@ class CareConfig(Frozen):
 
 
 class RareConfig(Frozen):
-    """RARE at sample level (section 3.2, decisions 15)."""
+    """RARE at sample level (RARE section 3.2)."""
 
     polarity: Literal["negative", "positive", "mixed"] = "negative"
     budget: int = Field(default=3, ge=1)
@@ -228,7 +228,7 @@ EvolutionConfig = Annotated[
 
 
 class RewardConfig(Frozen):
-    """From verdicts to a reward (decisions 5 and 6)."""
+    """From verdicts to a reward (CARE equation 3, RARE section 3.1)."""
 
     weights: Literal["none", "checklist"] = "none"
     resist_in_mean: bool = True
@@ -261,7 +261,7 @@ class RunConfig(Frozen):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     seed: int = Field(default=0, ge=0)
     runs_dir: str | None = None
-    """Where runs are kept; None follows decisions 25."""
+    """Where runs are kept; None is RATCHET_RUNS_DIR or ./runs, in a Ray job ~/.ratchet/runs."""
     fresh: bool = False
     """Start over, even if a run of this name exists."""
     trackers: tuple[Literal["wandb", "mlflow"], ...] = ()
@@ -296,6 +296,6 @@ class RunConfig(Frozen):
 
     @property
     def needs_anchor(self) -> bool:
-        """Whether the method contrasts with an anchor (decisions 14)."""
+        """Whether the method contrasts with an anchor."""
         method = self.evolution
         return isinstance(method, CareEvolution | RatchetEvolution) and method.care.anchor

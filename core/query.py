@@ -15,7 +15,7 @@ class Message(Frozen):
 
 
 class Anchor(Frozen):
-    """CARE's reference answer (section 3.3): a point to compare with, not a ceiling."""
+    """The reference answer (CARE section 3.3): a point to compare with, not a ceiling."""
 
     model: str = "unknown"
     response: str = Field(min_length=1)

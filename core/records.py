@@ -2,8 +2,8 @@
 ``Query -> RolloutGroup -> GradedGroup -> (RubricEdit) -> ScoredGroup -> TrainBatch -> StepReport``.
 
 All are frozen, keyword-only and picklable. A verdict is a score or a failure with a reason, never
-both (invariant 1). Every rollout carries the policy versions that wrote it, every graded group the
-rubric version and the judge's identity (invariant 2).
+both: a judge failure is never a reward. Every rollout carries the policy versions that wrote it,
+every graded group the rubric version and the judge's identity.
 """
 
 from collections.abc import Mapping
@@ -102,7 +102,7 @@ class Verdict:
 
     @property
     def is_full(self) -> bool:
-        """Whether the criterion has full score ("satisfied", decisions 3)."""
+        """Whether the criterion has full score: this is what "satisfied" means, on any scale."""
         return self.score is not None and self.score >= self.max
 
 
@@ -179,7 +179,7 @@ class GradedRollout:
 
     @property
     def is_graded(self) -> bool:
-        """Whether every criterion has a score (decisions 1)."""
+        """Whether every criterion has a score; only then has the rollout a reward."""
         return all(v.score is not None for v in self.verdicts.values())
 
 
@@ -212,7 +212,7 @@ class Completion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContrastRequest:
-    """CARE's contrast of the top rollout with the anchor (section 3.4, prompt E.2)."""
+    """CARE's contrast of the top rollout with the anchor (CARE section 3.4, prompt in appendix E.2)."""
 
     query_id: str
     prompt: str
@@ -230,7 +230,7 @@ class ContrastRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReplacementRequest:
-    """RARE's replacement of saturated criteria (section 3.2, formats 2.6)."""
+    """RARE's replacement of saturated criteria (RARE section 3.2 and appendix A.2.1)."""
 
     query_id: str
     prompt: str
@@ -282,7 +282,7 @@ class Evolution:
     rubric: Rubric
     edits: tuple[RubricEdit, ...] = ()
     num_restored: int = 0
-    """Criteria that the writer left out and that were put back (invariant 5)."""
+    """Criteria that the writer left out without a rewrite and that were put back."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -319,7 +319,7 @@ class ScoredRollout:
 
     graded: GradedRollout
     reward: float | None
-    """None when the rollout is ungraded (decisions 1)."""
+    """None when the rollout is ungraded: a criterion has no score."""
     is_vetoed: bool
     advantage: float
     """0 for ungraded rollouts and for groups without spread."""
@@ -336,7 +336,7 @@ class ScoredGroup:
     rubric: Rubric
     rollouts: tuple[ScoredRollout, ...]
     is_masked: bool
-    """Fewer than two graded rollouts: the whole group is left out (decisions 2)."""
+    """Fewer than two graded rollouts: the whole group is left out of the batch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,7 @@
 """From the verdicts on one response to its reward.
 
 One reward holds both papers. Sum of scores over sum of maxima (RARE section 3.1) is, for binary
-criteria, CARE's unweighted mean (section 3.2); times the product of the [Resist] scores it is
+criteria, CARE's unweighted mean (CARE section 3.2); times the product of the [Resist] scores it is
 CARE's veto reward (equation 3). Caps of a rubric bound the normalised sum before the veto.
 A response with a criterion that has no score has no reward: None, never 0, and a [Resist] criterion
 without a score never counts as passed.

@@ -111,7 +111,7 @@ class Rubric(Frozen):
 
     @property
     def total_max(self) -> int:
-        """Sum of the maxima: RARE's denominator (section 3.1)."""
+        """Sum of the maxima: the denominator of RARE section 3.1."""
         return sum(c.max for c in self.criteria)
 
     def criterion(self, criterion_id: str) -> Criterion:

@@ -1,4 +1,4 @@
-"""CARE: contrast the group's top rollout with the anchor and mend the rubric (section 3.4).
+"""CARE: contrast the group's top rollout with the anchor and mend the rubric (CARE section 3.4).
 
 ``contrast_request`` picks the top rollout and splits the rubric by what it satisfied;
 ``read_contrast`` reads the writer's reply into the next rubric and the edits that led there. Which

@@ -1,4 +1,5 @@
-"""Reads the set of criteria that a CARE writer gives: ``<ANALYSIS>`` and ``<FINAL_SET>`` (E.2).
+"""Reads the set of criteria that a CARE writer gives: ``<ANALYSIS>`` and ``<FINAL_SET>``
+(CARE appendix E.2).
 
 The last complete set outside analysis and reasoning counts. It is taken whole or not at all: a
 partial set, a placeholder, an unknown tag, an item that is no text, too many items or one too long

@@ -1,4 +1,4 @@
-"""RARE at sample level: replace what the whole group satisfies (section 3.2, appendix A.2.1).
+"""RARE at sample level: replace what the whole group satisfies (RARE section 3.2, appendix A.2.1).
 
 A criterion is saturated when every rollout of the group is graded and has full score on it.
 min(B, saturated) of them, chosen by the writer, are replaced; id, maximum and weight stay, so the

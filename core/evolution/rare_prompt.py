@@ -1,4 +1,4 @@
-"""Renders RARE's replacement prompt (appendix H's contract, in our words) from its template.
+"""Renders RARE's replacement prompt from its template: RARE's contract in our words.
 
 One template serves the three directions; they differ in one part only. A refused try adds the
 reason, so that the next one can do better.
