@@ -212,7 +212,7 @@ class Completion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContrastRequest:
-    """CARE's contrast of the top rollout with the anchor (CARE section 3.4, prompt in appendix E.2)."""
+    """CARE's contrast of the top rollout with the anchor (section 3.4, prompt in appendix E.2)."""
 
     query_id: str
     prompt: str

@@ -1,4 +1,4 @@
-"""Renders CARE's evolution prompt (the contract of CARE's appendix E.2, in our words) from its template.
+"""Renders CARE's evolution prompt from its template: the contract of appendix E.2 in our words.
 
 Which steps are asked for follows the branches that are on and whether there is an anchor. Criteria
 are shown as a JSON list of tagged texts, the form in which the writer has to give them back.
