@@ -2,7 +2,8 @@
 
 One reward holds both papers. Sum of scores over sum of maxima (RARE section 3.1) is, for binary
 criteria, CARE's unweighted mean (CARE section 3.2); times the product of the [Resist] scores it is
-CARE's veto reward (equation 3). Caps of a rubric bound the normalised sum before the veto.
+CARE's veto reward (equation 3). Caps of a rubric bound the normalised sum before the veto, and a
+veto never lifts a reward that penalties took below 0.
 A response with a criterion that has no score has no reward: None, never 0, and a [Resist] criterion
 without a score never counts as passed.
 """
@@ -38,12 +39,10 @@ def rollout_reward(rubric: Rubric, verdicts: Mapping[str, Verdict], config: Rewa
     for cap in rubric.caps:
         if scores[cap.criterion_id] <= cap.score_lte:
             base = min(base, cap.max_normalized_score)
-    passed = 1.0
-    if config.veto:
-        for criterion in rubric.criteria:
-            if criterion.is_resist:
-                passed *= scores[criterion.id]
-    return Reward(value=base * passed, before_veto=base, is_vetoed=passed == 0.0)
+    is_vetoed = config.veto and any(c.is_resist and scores[c.id] == 0 for c in rubric.criteria)
+    return Reward(
+        value=min(base, 0.0) if is_vetoed else base, before_veto=base, is_vetoed=is_vetoed
+    )
 
 
 def gold_score(gold: Sequence[Criterion], verdicts: Mapping[str, Verdict]) -> float | None:

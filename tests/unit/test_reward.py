@@ -41,6 +41,13 @@ def test_one_failed_resist_of_two_is_enough() -> None:
     assert value(rubric, 0, 1, 1) == pytest.approx(2 / 3)
 
 
+def test_a_veto_never_lifts_a_reward_that_penalties_took_below_zero() -> None:
+    rubric = Rubric(criteria=(llm("c1"), llm("bad", max=3, weight=-1), resist("r1")))
+    # (0 + 0 - 3) / 2; the product with 0 would pay more for the hack than for leaving it out
+    assert value(rubric, 0, 3, 0) == pytest.approx(-1.5)
+    assert value(rubric, 1, 0, 0) == 0.0
+
+
 def test_without_veto_resist_is_averaged_like_any_other() -> None:
     reward = rollout_reward(CARE, scored(CARE, 1, 1, 1, 0), RewardConfig(veto=False))
     assert reward.value == pytest.approx(0.75)
