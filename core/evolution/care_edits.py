@@ -3,7 +3,8 @@
 A criterion is kept when its text stands in the set (same kind, same text after normalisation). A
 new text that belongs to a missing [llm] criterion rewrites it: the id stays, the kind may become
 [Resist] in the adaptive branch, and only a criterion that the top rollout satisfied can be
-rewritten there (CARE section 3.4: what is not satisfied cannot be hacked). Any other new text is
+rewritten there (CARE section 3.4: what is not satisfied cannot be hacked). A penalty (negative
+weight) is never rewritten, since a new text says "yes" to what is wanted. Any other new text is
 appended. Every other missing criterion is put back and counted, so an edit never loses one.
 
 Refused: changes of [Resist] criteria, both kinds new in one reply, the kind of a branch that is
@@ -84,7 +85,7 @@ def edited_rubric(
         new = []
     new = _allowed(new, rules, draft)
     satisfied_ids = {c.id for c in request.satisfied}
-    targets = [c for c in missing if not c.is_resist]
+    targets = [c for c in missing if not c.is_resist and c.weight >= 0]
     pairs = _pairs(new, targets, satisfied_ids, shown, evidence.analysis)
     for text in new:
         draft.apply(text, pairs.get(text))

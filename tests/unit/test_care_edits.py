@@ -268,6 +268,16 @@ def test_a_binary_criterion_that_only_turns_resist_keeps_its_rule() -> None:
     assert (new.kind, new.rule) == ("resist", Rule(name="keywords"))
 
 
+@pytest.mark.parametrize("tag", ["[Resist]", "[llm]"])
+def test_a_penalty_is_put_back_since_a_rewrite_would_turn_its_sense_around(tag: str) -> None:
+    penalty = llm("c1", WORDS.text, weight=-2)
+    rubric = Rubric(criteria=(penalty, LENGTH))
+    sharper = f"{tag} {SHARPER.removeprefix('[Resist] ')}"
+    evolution = edited([LENGTH.tagged, sharper], rubric=rubric)
+    assert evolution.rubric.criterion("c1") == penalty
+    assert evolution.num_restored == 1
+
+
 def test_a_graded_criterion_under_a_reward_cap_is_not_rewritten() -> None:
     graded = Criterion(id="c1", text=WORDS.text, max=2)
     cap = Cap(criterion_id="c1", score_lte=1, max_normalized_score=0.5)
