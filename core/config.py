@@ -139,9 +139,14 @@ class ServedModelConfig(Frozen):
     usd_per_million_completion_tokens: float = Field(default=0.0, ge=0.0)
 
     @model_validator(mode="after")
-    def _model_is_named(self) -> Self:
+    def _model_can_answer(self) -> Self:
         if self.backend != "rules" and not self.model:
             raise ValueError(f"got backend {self.backend!r} without a model, wanted `model: NAME`")
+        if self.backend == "vllm" and self.max_tokens >= self.max_model_len:
+            raise ValueError(
+                f"got max_tokens={self.max_tokens} with max_model_len={self.max_model_len}, wanted "
+                "room for a prompt: lower the first or raise the second"
+            )
         return self
 
 
@@ -165,6 +170,7 @@ class CareConfig(Frozen):
     adaptive: bool = True
     chase: bool = True
     veto: bool = True
+    """False is the ablation without veto: it turns ``reward.veto`` of the run off as well."""
     anchor: bool = True
     max_new: int = Field(default=1, ge=1)
     """New criteria a reply may add, by branch."""
@@ -292,6 +298,15 @@ class RunConfig(Frozen):
                 f"loop.groups_per_step={self.loop.groups_per_step}, wanted at most one mini-batch "
                 "a query"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _one_veto(self) -> Self:
+        """CARE's switch and the reward's say the same, whichever of them was turned off."""
+        method = self.evolution
+        if isinstance(method, CareEvolution | RatchetEvolution) and not method.care.veto:
+            reward = self.reward.model_copy(update={"veto": False})
+            object.__setattr__(self, "reward", reward)  # the tree is frozen for its users only
         return self
 
     @property

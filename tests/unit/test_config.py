@@ -1,0 +1,64 @@
+"""The config tree: what is refused, and switches that speak of the same thing."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from core.config import RunConfig
+
+BASE: dict[str, Any] = {
+    "name": "run",
+    "data": {"train": "queries.jsonl"},
+    "policy": {"model": "folder"},
+    "loop": {"steps": 1},
+}
+
+
+def config(**changes: Any) -> RunConfig:
+    return RunConfig.model_validate({**BASE, **changes})
+
+
+@pytest.mark.parametrize("method", ["care", "ratchet"])
+def test_the_ablation_without_veto_turns_the_veto_of_the_reward_off(method: str) -> None:
+    assert config(evolution={"method": method}).reward.veto
+    ablated = config(evolution={"method": method, "care": {"veto": False}})
+    assert not ablated.reward.veto
+    again = RunConfig.model_validate(ablated.model_dump(mode="json"))
+    assert again == ablated
+
+
+def test_turning_the_veto_off_leaves_the_other_reward_options() -> None:
+    ablated = config(
+        evolution={"method": "care", "care": {"veto": False}}, reward={"weights": "checklist"}
+    )
+    assert (ablated.reward.weights, ablated.reward.veto) == ("checklist", False)
+    assert not config(reward={"veto": False}).reward.veto
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"evolution": {"method": "care", "care": {"vetoo": False}}}, "vetoo"),
+        ({"evolution": {"method": "care", "care": {"adaptive": False, "chase": False}}}, "both"),
+        ({"sampling": {"max_new_tokens": 8192}}, "room for a prompt"),
+        ({"learner": {"mini_batches": 9}}, "at most one mini-batch"),
+        ({"judge": {"backend": "openai"}}, "without a model"),
+    ],
+)
+def test_a_config_that_cannot_run_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        config(**changes)
+
+
+def test_only_methods_that_contrast_with_an_anchor_need_one() -> None:
+    assert not config().needs_anchor
+    assert not config(evolution={"method": "rare"}).needs_anchor
+    assert config(evolution={"method": "ratchet"}).needs_anchor
+    assert not config(evolution={"method": "care", "care": {"anchor": False}}).needs_anchor
+
+
+def test_slots_are_one_batch_for_each_version_that_generation_may_run_ahead() -> None:
+    assert config(loop={"steps": 1, "groups_per_step": 4}).loop.slots == 4
+    ahead = config(loop={"steps": 1, "groups_per_step": 4, "max_policy_age": 2})
+    assert ahead.loop.slots == 12
