@@ -22,6 +22,7 @@ from drivers.ports import Learner, Store
 log = logging.getLogger(__name__)
 
 _POSITION_FILE = "position.json"
+_PARTIAL = ".tmp"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +69,9 @@ class Checkpoints:
         """Write a checkpoint at ``position`` and drop the oldest beyond the number kept."""
         started = time.monotonic()
         target = self._folder / f"step_{position.step:05d}"
-        partial = target.with_name(target.name + ".tmp")
-        shutil.rmtree(partial, ignore_errors=True)
+        partial = target.with_name(target.name + _PARTIAL)
+        for cut in self._folder.glob(f"step_*{_PARTIAL}"):  # of a driver that was killed
+            shutil.rmtree(cut, ignore_errors=True)
         partial.mkdir(parents=True)
         await self._learner.save(str(partial / "learner"))
         await self._store.snapshot(str(partial / "store"), position.step)
@@ -92,7 +94,8 @@ class Checkpoints:
 def whole_checkpoints(folder: Path) -> list[Path]:
     """Return the folders of all whole checkpoints, oldest first."""
     found = [p for p in folder.glob("step_*") if (p / _POSITION_FILE).is_file()]
-    return sorted(p for p in found if not p.name.endswith(".tmp"))
+    whole = [p for p in found if p.name.removeprefix("step_").isdigit()]
+    return sorted(whole, key=lambda p: int(p.name.removeprefix("step_")))
 
 
 def latest_checkpoint(folder: Path) -> Checkpoint | None:
@@ -100,14 +103,22 @@ def latest_checkpoint(folder: Path) -> Checkpoint | None:
     found = whole_checkpoints(folder)
     if not found:
         return None
-    content = json.loads((found[-1] / _POSITION_FILE).read_text(encoding="utf-8"))
-    position = content["position"]
-    return Checkpoint(
-        folder=found[-1],
-        position=Position(**position | {"untrained": tuple(position["untrained"])}),
-        identity=Identity(**content["identity"]),
-        wall_s=float(content["wall_s"]),
-    )
+    path = found[-1] / _POSITION_FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        position = content["position"]
+        return Checkpoint(
+            folder=found[-1],
+            position=Position(**position | {"untrained": tuple(position["untrained"])}),
+            identity=Identity(**content["identity"]),
+            wall_s=float(content["wall_s"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"got {path}, which cannot be read ({error!r}), wanted what this version writes: "
+            f"delete {found[-1]} to go on from the checkpoint before it, or start over with "
+            "fresh=true"
+        ) from error
 
 
 def check_same_run(found: Identity, wanted: Identity) -> None:

@@ -10,6 +10,7 @@ import json
 import math
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,18 +89,22 @@ class RunFiles:
     def restore_edits(self, versions: Iterable[RubricVersion]) -> int:
         """Append edits that the store acknowledged and whose line a crash kept from being written;
         return how many lines."""
-        written = {
-            (row["query_id"], row["to_version"])
-            for row in read_rows(self.events)
-            if row["status"] == "accepted"
-        }
-        missing = [
+        written = Counter(
+            _edit_key(row) for row in read_rows(self.events) if row["status"] == "accepted"
+        )
+        acknowledged = [
             _event_row(edit, v.step, v.query_id, v.version - 1, v.version, v.seconds)
             for v in versions
-            if v.version > 0 and (v.query_id, v.version) not in written
+            if v.version > 0
             for edit in v.edits
             if edit.status == "accepted"
         ]
+        missing: list[Row] = []
+        for row in acknowledged:
+            if written[_edit_key(row)] > 0:
+                written[_edit_key(row)] -= 1
+            else:
+                missing.append(row)
         append_rows(self.events, missing)
         return len(missing)
 
@@ -149,6 +154,12 @@ def _event_row(
         **{key: row[key] for key in ("old", "new", "evidence")},
         "seconds": seconds,
     }
+
+
+def _edit_key(row: Row) -> tuple[str, int, str]:
+    """What tells the edits of a run apart: one version can hold several."""
+    content = json.dumps([row["branch"], row["old"], row["new"]], sort_keys=True)
+    return row["query_id"], row["to_version"], content
 
 
 def step_files(folder: Path) -> list[tuple[int, Path]]:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.rubric_log import RubricLog
+from actors.rubric_log import RubricLog, RubricVersion
 from core.errors import ConfigError
+from core.records import Draw, RubricEdit
+from core.rubric import Criterion, Rubric
 from drivers.jsonl_files import append_rows, read_rows
 from drivers.run_folder import RunFolder
 from drivers.run_lock import take_run_lock
@@ -117,6 +119,28 @@ def test_an_edit_whose_line_a_crash_lost_is_written_from_the_store(tmp_path: Pat
     (again,) = [e for e in read_rows(folder.files.events) if e["status"] == "accepted"]
     (lost,) = [e for e in lines if e["status"] == "accepted"]
     assert {**again, "seconds": 0.0} == {**lost, "seconds": 0.0}
+
+
+def test_a_crash_between_two_lines_of_one_version_loses_none_of_them(tmp_path: Path):
+    files = RunFolder(tmp_path / "run").files
+    draw = Draw(query_id="q1", step=3, position=0, visit=0)
+    edits = [
+        RubricEdit(
+            method="rare",
+            branch="replacement",
+            status="accepted",
+            reason="",
+            old=Criterion(id=f"c{i}", text=f"Old {i}"),
+            new=Criterion(id=f"c{i}", text=f"New {i}", levels={0: "no", 1: "yes"}),
+        )
+        for i in range(3)
+    ]
+    files.write_edit(draw, edits[1], 0, 1, 0.5)
+    rubric = Rubric(criteria=tuple(e.new for e in edits if e.new), version=1)
+    version = RubricVersion(query_id="q1", version=1, rubric=rubric, edits=tuple(edits), step=3)
+    assert files.restore_edits([version]) == 2
+    assert files.restore_edits([version]) == 0
+    assert sorted(row["new"]["id"] for row in read_rows(files.events)) == ["c0", "c1", "c2"]
 
 
 def test_a_finished_run_is_known_by_its_summary_and_starting_over_removes_it(tmp_path: Path):
