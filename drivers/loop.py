@@ -143,9 +143,14 @@ class TrainLoop:
 
     # ------------------------------------------------------------------ stages
     async def _admit(self, again: Sequence[int]) -> None:
-        """Let draws in as slots become free: first those of the checkpoint, then new ones."""
-        waiting = deque(again)
-        while True:
+        """Let draws in as slots become free: first those of the checkpoint, then new ones.
+
+        None past the last step: nothing would train it, and its edits would rest on rollouts that
+        no file holds.
+        """
+        end = self._config.loop.steps * self._config.loop.groups_per_step
+        waiting = deque(number for number in again if number < end)
+        while waiting or self._next_draw < end:
             await self._slots.acquire()
             if waiting:
                 number = waiting.popleft()
@@ -156,6 +161,7 @@ class TrainLoop:
             self._untrained.add(number)
             self._edits.admit(draw)
             await self._drawn.put(draw)
+        await asyncio.Event().wait()  # until the trainer has ended the run
 
     async def _grade_stage(self) -> None:
         while True:

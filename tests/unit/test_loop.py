@@ -43,6 +43,15 @@ async def test_age_two_runs_ahead_but_never_further_than_two_versions(tmp_path: 
     assert all(b.is_off_policy for b in rig.learner.batches)
 
 
+async def test_no_draw_past_the_last_step_is_generated(tmp_path: Path) -> None:
+    """Its edits would stand in the run's records on rollouts that no file holds."""
+    config = make_config(loop__max_policy_age=2, loop__steps=4)
+    rig = Rig(config, tmp_path, learner=FakeLearner(update_s=0.02))
+    end = await rig.run()
+    assert end == Position(step=4, next_draw=8)
+    assert len(rig.pool.requests) == 4 * 2 * 2
+
+
 class UnevenPool(FakePool):
     """One query is always slow."""
 
