@@ -55,6 +55,12 @@ def packaged_model_folder(progress: bool = True) -> Path:
     return folder
 
 
+def unpacked_folder() -> Path | None:
+    """Return the packaged model's folder if it is unpacked already."""
+    folder = model_cache() / NAME
+    return folder if is_complete(folder) else None
+
+
 def model_cache() -> Path:
     """Return the folder of unpacked models, inside the user's cache folder."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

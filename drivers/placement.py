@@ -72,6 +72,7 @@ async def place(config: RunConfig) -> Placement:
         ) from None
     options = [
         {
+            "name": f"{b.name} [{config.name}]",
             "num_cpus": b.num_cpus,
             "num_gpus": b.num_gpus,
             "scheduling_strategy": PlacementGroupSchedulingStrategy(

@@ -8,15 +8,17 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
+from actors.chat_template import read_chat_template
 from core.config import CareEvolution, RatchetEvolution, RunConfig, ServedModelConfig
 from core.errors import ConfigError
 from core.query import Query
 from core.rubric import Criterion
 from core.rules.verifiers import check_rule, is_decidable
 from drivers.data_files import load_queries
-from drivers.packaged_model import PREFIX, find_gguf
+from drivers.packaged_model import PREFIX, find_gguf, unpacked_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,10 @@ def missing(config: RunConfig, data: RunData) -> list[str]:
     """Return one sentence for each thing that the run needs and does not find."""
     return [
         *_policy_problems(config),
+        *_template_problems(config),
+        *_rollout_problems(config),
+        *_tracker_problems(config),
+        *_eval_problems(config),
         *_served_problems("judge", config.judge),
         *_served_problems("writer", config.writer),
         *_rule_problems(config, (*data.train, *data.eval)),
@@ -78,17 +84,19 @@ def _policy_problems(config: RunConfig) -> list[str]:
             find_gguf()
         except ConfigError as error:
             return [str(error)]
-        return []
+        unpacked = unpacked_folder()
+        return context_problems(config, unpacked) if unpacked else []
     folder = Path(model)
     is_path = model.startswith((".", "/", "~")) or folder.is_dir()
     if not is_path:
         return []  # a hub name: only the hub knows
     if not (folder.expanduser() / "config.json").is_file():
         return [f"got policy.model={model}, wanted a Hugging Face folder with a config.json"]
-    return _context_problems(config, folder.expanduser())
+    return context_problems(config, folder.expanduser())
 
 
-def _context_problems(config: RunConfig, folder: Path) -> list[str]:
+def context_problems(config: RunConfig, folder: Path) -> list[str]:
+    """Return what is wrong with the configured lengths for the model in ``folder``."""
     content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     context = content.get("max_position_embeddings")
     wanted = config.policy.max_model_len
@@ -98,6 +106,52 @@ def _context_problems(config: RunConfig, folder: Path) -> list[str]:
             "lower policy.max_model_len (and sampling.max_new_tokens)"
         ]
     return []
+
+
+def _template_problems(config: RunConfig) -> list[str]:
+    given = config.policy.chat_template
+    if given is None:
+        return []
+    try:
+        read_chat_template(given)
+    except ConfigError as error:
+        return [str(error)]
+    return []
+
+
+def _rollout_problems(config: RunConfig) -> list[str]:
+    rollout = config.rollout
+    problems: list[str] = []
+    if rollout.weight_transport == "nccl":
+        problems.append(
+            "got rollout.weight_transport=nccl, which this version cannot do yet, wanted shm "
+            "(learner and workers on one host) or object_store (several)"
+        )
+    if rollout.tensor_parallel_size > 1 and rollout.tensor_parallel_size != rollout.num_gpus:
+        problems.append(
+            f"got rollout.tensor_parallel_size={rollout.tensor_parallel_size} with "
+            f"rollout.num_gpus={rollout.num_gpus:g}, wanted as many GPUs a worker as its engine "
+            "is split over: set both to the same number"
+        )
+    return problems
+
+
+def _tracker_problems(config: RunConfig) -> list[str]:
+    return [
+        f"got tracker {name!r}, which is not installed: run `pip install {name}`, or take it out "
+        "of trackers"
+        for name in config.trackers
+        if find_spec(name) is None
+    ]
+
+
+def _eval_problems(config: RunConfig) -> list[str]:
+    if config.loop.eval_every == 0 or config.data.eval:
+        return []
+    return [
+        f"got loop.eval_every={config.loop.eval_every} without data.eval, wanted a file of "
+        "held-out queries: set data.eval, or loop.eval_every=0"
+    ]
 
 
 def _served_problems(part: str, config: ServedModelConfig) -> list[str]:

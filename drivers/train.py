@@ -12,15 +12,20 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from core.config import RunConfig
-from core.errors import ConfigError, RolloutError, RunStopped, WeightSyncError
+from core.errors import ConfigError, RolloutError, RunStopped, StaleVersionError, WeightSyncError
 from drivers.config_file import load_config
+from drivers.packaged_model import resolve_model
 from drivers.plan import plan_text
-from drivers.preflight import RunData, load_run_data, missing
+from drivers.preflight import RunData, context_problems, load_run_data, missing
 from drivers.run_folder import RunFolder, runs_root
 
 log = logging.getLogger("ratchet")
+
+_STOPPED = (RunStopped, RolloutError, StaleVersionError, WeightSyncError, TimeoutError)
+"""What ends a run by itself; each message says who waited for whom, or what broke."""
 
 EXAMPLES = """examples:
   python -m drivers.train --config drivers/configs/quickstart.yaml
@@ -50,9 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    except (RunStopped, RolloutError, WeightSyncError) as error:
+    except _STOPPED as error:
         sys.stderr.write(f"stopped: {error}\n")
         return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,15 +81,17 @@ def _parser() -> argparse.ArgumentParser:
 def _run(config: RunConfig, data: RunData) -> int:
     started = time.monotonic()
     folder = RunFolder(runs_root(config.runs_dir) / config.name)
-    if config.fresh:
-        folder.start_over()
-    if folder.is_finished(config.loop.steps):
+    if not config.fresh and folder.is_finished(config.loop.steps):
         sys.stdout.write(
             f"The run {config.name!r} is finished ({config.loop.steps} steps); its files are in "
             f"{folder.path}\nStart over with fresh=true, or give it more with loop.steps=N.\n"
         )
         return 0
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    model_folder = Path(resolve_model(config.policy.model)).expanduser()
+    problems = context_problems(config, model_folder) if model_folder.is_dir() else []
+    if problems:
+        raise ConfigError(problems[0])
     with folder.locked():
         from drivers.ray_session import start_ray
 
@@ -115,6 +124,8 @@ async def _train_until_signal(
     try:
         is_finished = await task
     except asyncio.CancelledError:
+        if not received:  # an interrupt from before the handlers stood
+            raise
         is_finished = False
     return 0 if is_finished or not received else 128 + received[0]
 
