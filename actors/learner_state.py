@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer, PreTrainedModel
 
+from actors.chat_template import read_chat_template
 from actors.weights import export_weights, write_weights
 from core.config import PolicyConfig
 from core.errors import ConfigError
@@ -76,10 +77,8 @@ def _tokenizer(policy: PolicyConfig) -> Any:
     tokenizer = AutoTokenizer.from_pretrained(
         policy.model, trust_remote_code=policy.trust_remote_code
     )
-    template = policy.chat_template
-    if template is not None:
-        is_text = "{" in template or "\n" in template
-        tokenizer.chat_template = template if is_text else Path(template).read_text("utf-8")
+    if policy.chat_template is not None:
+        tokenizer.chat_template = read_chat_template(policy.chat_template)
     return tokenizer
 
 

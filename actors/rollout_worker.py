@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 import ray
 
+from actors.chat_template import read_chat_template
 from core.engine_args import engine_env
 from core.errors import ConfigError, RolloutError, StaleVersionError, WeightSyncError
 from core.records import FinishReason, GenerateRequest, Rollout, WeightUpdate
@@ -120,10 +121,8 @@ class RolloutWorker:
         logger.info("%r: engine ready after %.0f s", self, time.monotonic() - started)
 
     def _set_chat_template(self) -> None:
-        given = self._chat_template
-        if given is not None:
-            is_file = len(given) < 4096 and "\n" not in given and Path(given).is_file()
-            self._tokenizer.chat_template = Path(given).read_text() if is_file else given
+        if self._chat_template is not None:
+            self._tokenizer.chat_template = read_chat_template(self._chat_template)
         if not self._tokenizer.chat_template:
             raise ConfigError(
                 f"got model {self._args['model']} without a chat template, wanted one: set "

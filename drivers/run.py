@@ -55,6 +55,8 @@ class Run:
         """Train until the configured step, or until a stop; True when the run is finished."""
         config = self._config
         check_resources(config)
+        if config.fresh:
+            self._folder.start_over()
         found = latest_checkpoint(self._folder.checkpoints)
         if found is not None:
             check_same_run(found.identity, self._identity())
@@ -145,10 +147,11 @@ class Run:
     ) -> Position:
         """Bring learner, rubrics, files and workers to the same step."""
         position = found.position if found else Position()
-        self._folder.begin(dump_config(self._config), last_step=position.step)
         if found is not None:
             log.info("going on after step %d", position.step)
+            # First: a checkpoint that does not fit is refused before any file is taken back.
             await parts.learner.load(str(found.folder / "learner"))
+        self._folder.begin(dump_config(self._config), last_step=position.step)
         await store.restore(str(found.folder / "store") if found else "", position.step)
         self._folder.files.restore_edits(await store.edited())
         await check_logprobs(self._config, parts.pool, parts.learner, version=position.step)

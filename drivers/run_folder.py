@@ -64,9 +64,8 @@ class RunFolder:
         return self.files.lock()
 
     def start_over(self) -> None:
-        """Remove what an earlier run left; refused while a driver writes it."""
-        with self.locked():
-            self.files.clear()
+        """Remove what an earlier run left; the caller holds the lock."""
+        self.files.clear()
 
     def is_finished(self, num_steps: int) -> bool:
         """Whether the run has ended after at least this many steps."""

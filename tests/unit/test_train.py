@@ -1,0 +1,147 @@
+"""``drivers.train`` on the command line: bad input, exit codes, signals. No Ray, no model."""
+
+import asyncio
+import os
+import signal
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import RolloutError, RunStopped
+from drivers import train
+
+QUICKSTART = "drivers/configs/quickstart.yaml"
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RATCHET_RUNS_DIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["loop.stepz=3"], "got the unknown key `loop.stepz`"),
+        (["data.train=absent.jsonl"], "got no readable file"),
+        (["sampling.max_new_tokens=512"], "wanted room for a prompt"),
+        (["rollout.weight_transport=nccl"], "wanted shm"),
+        (["rollout.tensor_parallel_size=2"], "wanted as many GPUs a worker"),
+        (["policy.chat_template=absent.jinja"], "wanted a Jinja template or an existing file"),
+        (["data.eval=null"], "without data.eval"),
+        (["judge.backend=openai", "judge.model=m"], "without a key"),
+        (["loop.groups_per_step=1000", "learner.mini_batches=1"], "wanted at least that many"),
+        (["loop"], "wanted key=value"),
+    ],
+)
+def test_bad_input_is_exit_code_2_with_one_sentence_and_nothing_written(
+    runs: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    overrides: list[str],
+    message: str,
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert train.main(["--config", QUICKSTART, *overrides]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert message in error
+    assert error.count("\n") == 1
+    assert list(runs.iterdir()) == []
+
+
+def test_a_missing_tracker_is_named_before_anything_starts(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drivers.preflight.find_spec", lambda name: None)
+    assert train.main(["--config", QUICKSTART, "trackers=[wandb]"]) == 2
+    assert "run `pip install wandb`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "shown"),
+    [
+        (RunStopped("too many failures"), 1, "stopped: too many failures\n"),
+        (RolloutError("no worker left"), 1, "stopped: no worker left\n"),
+        (TimeoutError("the driver waited 120 s"), 1, "stopped: the driver waited 120 s\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_a_run_that_ends_itself_says_why(
+    runs: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    code: int,
+    shown: str,
+) -> None:
+    def broken(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(train, "_run", broken)
+    assert train.main(["--config", QUICKSTART]) == code
+    assert capsys.readouterr().err == shown
+
+
+# ---------------------------------------------------------------------- signals
+class StubRun:
+    """Trains until it is asked to stop; ``is_running`` is false while the parts start."""
+
+    is_running = True
+    was_closed = False
+
+    def __init__(self, *_: object) -> None:
+        self.stop = asyncio.Event()
+
+    def request_stop(self) -> bool:
+        self.stop.set()
+        return self.is_running
+
+    async def train(self) -> bool:
+        try:
+            await self.stop.wait()
+            await asyncio.sleep(0.01)
+            return False
+        finally:
+            type(self).was_closed = True
+
+
+@pytest.fixture
+def stub_run(monkeypatch: pytest.MonkeyPatch) -> type[StubRun]:
+    made = type("Made", (StubRun,), {})
+    module: Any = types.ModuleType("drivers.run")
+    module.Run = made
+    monkeypatch.setitem(sys.modules, "drivers.run", module)
+    return made
+
+
+async def driven(during: Callable[[], None]) -> int:
+    nothing: Any = None
+    asyncio.get_running_loop().call_later(0.02, during)
+    running = train._train_until_signal(nothing, nothing, nothing, 0.0)
+    return await asyncio.wait_for(running, 5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("is_running", [True, False])
+async def test_a_signal_ends_the_run_with_its_code_and_closes_what_was_started(
+    stub_run: type[StubRun], number: signal.Signals, is_running: bool
+) -> None:
+    stub_run.is_running = is_running
+    assert await driven(lambda: os.kill(os.getpid(), number)) == 128 + number
+    assert stub_run.was_closed
+
+
+async def test_a_cancelled_driver_is_no_success(stub_run: type[StubRun]) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    nothing: Any = None
+    asyncio.get_running_loop().call_later(0.02, task.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await train._train_until_signal(nothing, nothing, nothing, 0.0)
+    task.uncancel()
+    assert stub_run.was_closed
