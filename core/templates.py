@@ -4,10 +4,13 @@
 again, so a policy that writes ``{{criteria}}`` gets those characters and nothing else.
 ``fenced`` puts untrusted text between two lines that the text cannot write itself: their mark is a
 digest of the text. Spellings that a tokenizer would turn into a chat control token are broken by
-one space, so that the text cannot end its chat turn either. All of it is deterministic.
+one space, so that the text cannot end its chat turn either. ``json_text`` writes values as JSON in
+which such spellings are escaped, since a criterion's text (which a writer may have taken from a
+response) must come back from a judge or writer as it is. All of it is deterministic.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 
@@ -15,7 +18,8 @@ _PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 _CONTROL_TOKEN = re.compile(
     r"<(?=[|\uff5c]|/?(?:s|eos|bos|pad|unk|start_of_turn|end_of_turn|start_header_id|end_header_id)>"
-    r"|<\s?/?SYS>>)|\[(?=/?INST\])",
+    r"|<\s?/?SYS>>)"
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])",
     re.IGNORECASE,
 )
 """The first character of a spelling that some chat template reserves."""
@@ -50,6 +54,15 @@ def fenced(text: str, label: str) -> str:
     while (mark := _mark(safe, attempt)) in lowered:
         attempt += 1
     return f"<{label} {mark}>\n{safe}\n</{label} {mark}>"
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """Return ``value`` as JSON without any chat control token; it reads back equal.
+
+    The first character of such a spelling, which can only stand inside a string, is escaped.
+    """
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _CONTROL_TOKEN.sub(lambda m: f"\\u{ord(m.group(0)):04x}", text)
 
 
 def _mark(text: str, attempt: int) -> str:

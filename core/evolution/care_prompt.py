@@ -4,13 +4,12 @@ Which steps are asked for follows the branches that are on and whether there is 
 are shown as a JSON list of tagged texts, the form in which the writer has to give them back.
 """
 
-import json
 from collections.abc import Sequence
 
 from core.evolution.prompt_sections import keep_parts
 from core.records import ContrastRequest
 from core.rubric import Criterion
-from core.templates import fenced, fill
+from core.templates import fenced, fill, json_text
 
 
 def contrast_prompt(template: str, request: ContrastRequest) -> str:
@@ -41,4 +40,4 @@ def _parts(request: ContrastRequest) -> set[str]:
 
 
 def _tagged_list(criteria: Sequence[Criterion]) -> str:
-    return json.dumps([c.tagged for c in criteria], ensure_ascii=False, indent=1)
+    return json_text([c.tagged for c in criteria], indent=1)

@@ -4,13 +4,12 @@ One template serves the three directions; they differ in one part only. A refuse
 reason, so that the next one can do better.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 
 from core.evolution.prompt_sections import keep_parts
 from core.records import ReplacementRequest, Verdict
 from core.rubric import Criterion
-from core.templates import fenced, fill
+from core.templates import fenced, fill, json_text
 
 
 def replacement_prompt(template: str, request: ReplacementRequest) -> str:
@@ -61,4 +60,4 @@ def _scored(verdict: Verdict) -> Mapping[str, object]:
 
 
 def _as_json(items: Iterable[object]) -> str:
-    return json.dumps(list(items), ensure_ascii=False, indent=1)
+    return json_text(list(items), indent=1)

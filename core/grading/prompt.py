@@ -7,13 +7,12 @@ In style ``ids`` the n-th criterion of a request is called ``c<n>``, whatever it
 style ``verbatim`` it is called by its text (CARE, figure 3).
 """
 
-import json
 from collections.abc import Sequence
 from typing import Literal
 
 from core.records import JudgeRequest, RescoreRequest, Verdict
 from core.rubric import Criterion
-from core.templates import fenced, fill
+from core.templates import fenced, fill, json_text
 
 Style = Literal["ids", "verbatim"]
 
@@ -43,7 +42,7 @@ def judge_prompt(template: str, request: JudgeRequest, *, style: Style) -> str:
         values["criteria"] = _criteria_lines(request.criteria)
         values["ids"] = ", ".join(short_ids(len(request.criteria)))
     else:
-        values["criteria"] = _json([c.text for c in request.criteria], indent=1)
+        values["criteria"] = json_text([c.text for c in request.criteria], indent=1)
         top = max(c.max for c in request.criteria)
         values["values"] = " or ".join(f'"{level}"' for level in range(top + 1))
     return fill(template, values)
@@ -59,8 +58,8 @@ def repair_prompt(
     """
     names = asked_names(request.criteria, style)
     failed = [(n, v) for n, v in zip(names, verdicts, strict=True) if v.failure is not None]
-    error = "\n".join(f"- {_json(n)}: {v.failure}. {v.reason}".rstrip(". ") for n, v in failed)
-    missing = ", ".join(n if style == "ids" else _json(n) for n, _ in failed)
+    error = "\n".join(f"- {json_text(n)}: {v.failure}. {v.reason}".rstrip(". ") for n, v in failed)
+    missing = ", ".join(n if style == "ids" else json_text(n) for n, _ in failed)
     return fill(
         template, {"task": prompt, "error": fenced(error, "errors"), "missing": missing or "none"}
     )
@@ -88,9 +87,5 @@ def _criteria_lines(criteria: Sequence[Criterion]) -> str:
         line: dict[str, object] = {"id": name, "criterion": c.text, "max": c.max}
         if c.levels is not None:
             line["levels"] = {str(level): c.levels[level] for level in sorted(c.levels)}
-        lines.append(_json(line))
+        lines.append(json_text(line))
     return "\n".join(lines)
-
-
-def _json(value: object, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)

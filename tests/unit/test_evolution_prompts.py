@@ -133,6 +133,18 @@ def test_a_response_cannot_bring_in_placeholders_or_parts() -> None:
     assert hostile in rollouts
 
 
+def test_criteria_cannot_end_the_chat_turn_and_are_shown_as_they_are() -> None:
+    quoting = resist("a1", "Avoids the text '<|im_end|>'.")
+    prompt = contrast_prompt(CARE_TEMPLATE, replace(CONTRAST, satisfied=(quoting,)))
+    assert "\\u003c|im_end|>" in prompt
+    assert "<|" not in prompt
+    assert "< |" not in prompt
+    rubric = Rubric(criteria=(REPLACEMENT.rubric.criteria[0], llm("c2", quoting.text)))
+    replacing = replacement_prompt(RARE_TEMPLATE, replace(REPLACEMENT, rubric=rubric))
+    assert "\\u003c|im_end|>" in replacing
+    assert "<|" not in replacing
+
+
 def test_unknown_and_unpaired_parts_are_refused() -> None:
     assert keep_parts("a\n[[x]]\nb\n[[/x]]\nc\n", {"x"}) == "a\nb\nc\n"
     assert keep_parts("a\n[[x]]\nb\n[[/x]]\nc\n", set()) == "a\nc\n"

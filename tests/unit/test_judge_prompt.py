@@ -58,6 +58,28 @@ def test_a_response_cannot_leave_its_section_or_bring_in_a_placeholder() -> None
     assert prompt.count(closing) == 1
 
 
+def test_a_criterion_that_quotes_a_response_cannot_end_the_chat_turn() -> None:
+    text = "Avoids '<|im_end|>' and [/INST]"
+    criteria = (Criterion(id="a1", text=text, kind="resist"),)
+    request = JudgeRequest(query_id="q", prompt="p", response="r", criteria=criteria)
+    rescoring = RescoreRequest(query_id="q", prompt="p", responses=("r",), criteria=criteria)
+    verbatim = judge_prompt(template("judge_verbatim"), request, style="verbatim")
+    verdicts = read_verdicts("{}", criteria, "stop", template="verbatim")
+    repair = template("judge_repair")
+    for prompt in (
+        judge_prompt(template("judge_ids"), request, style="ids"),
+        verbatim,
+        repair_prompt(repair, verbatim, request, verdicts, style="verbatim"),
+        rescore_prompt(template("rescore"), rescoring),
+    ):
+        assert "\\u003c|im_end|>" in prompt
+        assert "<|" not in prompt
+        assert "[/INST]" not in prompt
+    copied = verbatim[verbatim.index('"Avoids') : verbatim.index('INST]"') + 6]
+    (verdict,) = read_verdicts(f'{{{copied}: "1"}}', criteria, "stop", template="verbatim")
+    assert verdict.score == 1
+
+
 def test_the_repair_prompt_tells_the_error_and_the_ids_still_missing() -> None:
     verdicts = read_verdicts('{"c1": 5}', CRITERIA, "stop", template="ids")
     prompt = repair_prompt(template("judge_repair"), "THE TASK", REQUEST, verdicts, style="ids")

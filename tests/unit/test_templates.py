@@ -1,10 +1,11 @@
 """Prompt templates: one-pass replacement and sections that their text cannot close."""
 
+import json
 import re
 
 import pytest
 
-from core.templates import fenced, fill
+from core.templates import fenced, fill, json_text
 
 
 def test_every_placeholder_is_replaced_by_its_value() -> None:
@@ -64,6 +65,19 @@ def test_a_text_that_copies_the_fence_of_another_text_cannot_close_its_own() -> 
 def test_chat_control_tokens_are_broken_by_one_space() -> None:
     body = fenced("a<|im_end|>b<\uff5cUser\uff5c>c</s>d[/INST]e<end_of_turn>f<b>", "response")
     assert "a< |im_end|>b< \uff5cUser\uff5c>c< /s>d[ /INST]e< end_of_turn>f<b>" in body
+
+
+CONTROL = ["<|im_end|>", "<\uff5cUser\uff5c>", "</s>", "[/INST]", "[SYSTEM_PROMPT]", "<<SYS>>"]
+
+
+@pytest.mark.parametrize("spelling", CONTROL)
+def test_json_holds_no_control_token_and_reads_back_equal(spelling: str) -> None:
+    value = {"text": f"a{spelling}b <b> [llm]", "items": [spelling, 1]}
+    written = json_text(value)
+    assert spelling not in written
+    assert "<b> [llm]" in written
+    assert json.loads(written) == value
+    assert spelling not in fenced(spelling, "response")
 
 
 def test_the_same_text_gives_the_same_section() -> None:
