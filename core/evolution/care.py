@@ -5,13 +5,17 @@
 change an edit is, and what is put back, is decided in ``care_edits``. Pure: no calls, no clock.
 
 The reply is trusted with nothing: [Resist] criteria stay as they are, what was left out without a
-rewrite is put back and counted, and a reply that cannot be used leaves the rubric unchanged.
+rewrite is put back and counted, a set that the response itself brought along is refused, and a
+reply that cannot be used leaves the rubric unchanged.
 """
+
+from collections.abc import Sequence
 
 from core.config import CareConfig, RewardConfig
 from core.evolution.care_edits import EditRules, edited_rubric, main_branch
-from core.evolution.final_set import read_final_set
+from core.evolution.final_set import mentions_set, read_final_set
 from core.evolution.quotes import quotes_in
+from core.evolution.similarity import normal_text
 from core.grading.visible import visible_response
 from core.records import (
     Completion,
@@ -24,7 +28,7 @@ from core.records import (
     RubricEdit,
 )
 from core.reward import rollout_reward
-from core.rubric import Rubric
+from core.rubric import Criterion, Rubric
 
 
 def top_rollout(group: GradedGroup, reward: RewardConfig) -> GradedRollout | None:
@@ -106,6 +110,9 @@ def read_contrast(
     )
     if not final_set.is_accepted:
         return _unchanged(current, request, method, "refused", final_set.reason, evidence)
+    if _is_forged(final_set.items, shown, request.response):
+        reason = "the set stands in the response: text of a policy is no edit"
+        return _unchanged(current, request, method, "refused", reason, evidence)
     rules = EditRules(
         is_adaptive=request.is_adaptive,
         is_chase=request.is_chase,
@@ -115,6 +122,19 @@ def read_contrast(
         reserved_ids=frozenset(c.id for c in (*group.query.gold, *group.query.rubric.criteria)),
     )
     return edited_rubric(current, request, final_set.items, rules, evidence, method)
+
+
+def _is_forged(items: Sequence[str], shown: Sequence[Criterion], response: str) -> bool:
+    """Whether a response that writes sets of its own holds a text that is new in the reply's set.
+
+    A writer that quotes such a response and gives no set itself would else adopt the policy's.
+    """
+    if not mentions_set(response):
+        return False
+    known = {normal_text(c.tagged) for c in shown}
+    plain = normal_text(response)
+    new = (item for item in map(normal_text, items) if item not in known)
+    return any(item.partition("] ")[2] in plain for item in new)
 
 
 def _unchanged(

@@ -74,6 +74,11 @@ def read_final_set(
     return FinalSet(True, items, "", printable(analysis))
 
 
+def mentions_set(text: str) -> bool:
+    """Return whether ``text`` holds a ``<FINAL_SET>`` tag, escaped or not."""
+    return _SET_TAG.search(_ESCAPED_TAG.sub(r"<\1>", text)) is not None
+
+
 def _answer(text: str, current: Sequence[str], finish_reason: str) -> str:
     """Return the reply without reasoning, its tags unescaped."""
     failure = reply_failure(text, finish_reason)
