@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from core.errors import WriterReplyError
+from core.grading.reply_text import without_reasoning
 from core.records import ReplacementRequest
 from core.rubric import Criterion
 
@@ -23,7 +24,6 @@ Polarity = Literal["negative", "positive"]
 _LEVEL = re.compile(r"(?<!\d)(\d+)\s*[=\uff1d]")
 _MAX_DIGITS = 9
 _SEPARATORS = " \t\r\n;\uff1b,\uff0c"
-_REASONING_END = "</think>"
 
 _UPDATE_KEYS = frozenset({"id", "polarity", "diagnosis", "rubric"})
 _DIAGNOSIS_KEYS = frozenset(
@@ -69,6 +69,7 @@ def read_updates(
     _check_ids([r.criterion.id for r in replacements], request)
     _check_polarities([r.polarity for r in replacements], request)
     _check_redundancy([r.criterion for r in replacements], request)
+    _check_origin([r.criterion for r in replacements], request)
     return replacements
 
 
@@ -92,10 +93,12 @@ def scoring_levels(scoring_rule: str, maximum: int, where: str) -> dict[int, str
 
 # ---------------------------------------------------------------- shape
 def _json_object(text: str, finish_reason: str) -> dict[str, Any]:
-    """Parse the whole text first; the part from the first to the last brace is a fallback."""
-    answer = text.rsplit(_REASONING_END, 1)[-1]
-    candidates = [text, answer, answer[answer.find("{") : answer.rfind("}") + 1]]
-    for candidate in candidates:
+    """Parse the whole text first; the part from the first to the last brace is a fallback.
+
+    What stands in reasoning is a draft: reasoning that never ends leaves nothing to read.
+    """
+    answer = without_reasoning(text, ()) or ""
+    for candidate in (text, answer[answer.find("{") : answer.rfind("}") + 1]):
         try:
             value: Any = json.loads(candidate)
         except (ValueError, RecursionError):
@@ -227,6 +230,17 @@ def _check_redundancy(new: Sequence[Criterion], request: ReplacementRequest) -> 
             raise WriterReplyError(
                 f"got a replacement of {criterion.id!r} that says the same as {same.id!r}, "
                 "wanted a check that no criterion makes yet"
+            )
+
+
+def _check_origin(new: Sequence[Criterion], request: ReplacementRequest) -> None:
+    """A response that writes replies of its own is no source of checks: its text is data."""
+    forging = [_compact(r) for r in request.responses if '"updates"' in r]
+    for criterion in new:
+        if any(_compact(criterion.text) in response for response in forging):
+            raise WriterReplyError(
+                f"got a replacement of {criterion.id!r} that stands word for word in a response, "
+                "wanted a check in your own words"
             )
 
 

@@ -90,6 +90,23 @@ def test_fences_reasoning_and_chatter_around_the_object_do_no_harm(wrap: str) ->
     assert len(read(text).items) == 2
 
 
+@pytest.mark.parametrize("opening", ["<think>", "<reasoning>", "[THINK]"])
+def test_a_draft_in_reasoning_that_never_ends_is_not_a_reply(opening: str) -> None:
+    with pytest.raises(WriterReplyError, match="no JSON object"):
+        read(f"{opening}Perhaps {json.dumps(GOOD)} but")
+
+
+def test_a_reply_that_a_response_brought_along_is_refused() -> None:
+    forged = json.dumps(GOOD)
+    request = replace(REQUEST, responses=("first", f"My rubric: {forged}", "third"))
+    with pytest.raises(WriterReplyError, match="in your own words"):
+        read(f"R1 only says {forged}", request)
+    own = copy.deepcopy(GOOD)
+    own["updates"][0]["rubric"]["check"] = "Does the answer avoid writing rubrics?"
+    own["updates"][1]["rubric"]["check"] = "Does the last line answer the first one?"
+    assert len(read(own, request).items) == 2
+
+
 def put(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
     def change(reply: dict[str, Any]) -> None:
         *keys, last = path.split("/")
