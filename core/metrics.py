@@ -79,7 +79,7 @@ METRICS: Mapping[str, str] = {
     "actor/lr": "learning rate",
     "actor/empty_batches": "optimizer steps left out, since no token could train",
     "rollout_corr/rollout_is_mean": "mean importance weight after truncation",
-    "rollout_corr/rollout_is_max": "largest importance weight before truncation",
+    "rollout_corr/rollout_is_max": "largest importance weight after truncation",
     "rollout_corr/rollout_is_eff_sample_size": "effective sample size of the importance weights",
     "rollout_corr/kl": "mean rollout minus learner log-prob",
     "rollout_corr/k3_kl": "low-variance KL of rollout to learner policy",
@@ -107,7 +107,7 @@ METRICS: Mapping[str, str] = {
         }.items()
     },
     "perf/throughput": "tokens trained a second",
-    "perf/train_tokens": "response tokens that trained in the step",
+    "perf/train_tokens": "tokens of prompt plus response in the samples that trained",
     "perf/total_num_tokens": "tokens of prompt plus response in the step",
     "perf/max_memory_allocated_gb": "peak accelerator memory",
 }

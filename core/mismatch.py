@@ -11,7 +11,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-SUMS: tuple[str, ...] = ("tokens", "probs_diff", "probs_diff_sq", "kl", "is", "is_sq")
+from core.loss import k3
+
+SUMS: tuple[str, ...] = ("tokens", "probs_diff", "probs_diff_sq", "kl", "k3_kl", "is", "is_sq")
 MAXIMA: tuple[str, ...] = ("probs_diff_max", "is_max")
 
 
@@ -27,6 +29,7 @@ def mismatch_sums(
         "probs_diff": float(diff.sum()),
         "probs_diff_sq": float((diff * diff).sum()),
         "kl": float((rollout - learner).sum()),
+        "k3_kl": float(k3(rollout, learner).sum()),
         "is": float(weights.sum()),
         "is_sq": float((weights * weights).sum()),
         "probs_diff_max": float(diff.max()) if diff.numel() else 0.0,
@@ -46,6 +49,7 @@ def mismatch_metrics(sums: Mapping[str, float]) -> dict[str, float]:
         "training/rollout_probs_diff_max": sums["probs_diff_max"],
         "training/rollout_probs_diff_std": math.sqrt(variance),
         "rollout_corr/kl": sums["kl"] / num_tokens,
+        "rollout_corr/k3_kl": sums["k3_kl"] / num_tokens,
     }
     if sums["is_sq"] > 0:
         metrics["rollout_corr/rollout_is_mean"] = sums["is"] / num_tokens

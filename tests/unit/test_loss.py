@@ -144,6 +144,9 @@ def test_mismatch_metrics_by_hand() -> None:
     assert metrics["rollout_corr/kl"] == pytest.approx(
         (math.log(0.8) + math.log(2.0)) / 2, rel=1e-4
     )
+    # exp(d) - d - 1 with d = learner - rollout: ratios 1.25 and 0.5
+    wanted = (1.25 - math.log(1.25) - 1 + 0.5 - math.log(0.5) - 1) / 2
+    assert metrics["rollout_corr/k3_kl"] == pytest.approx(wanted, rel=1e-4)
     assert metrics["rollout_corr/rollout_is_mean"] == pytest.approx(0.875)
     assert metrics["rollout_corr/rollout_is_max"] == 1.25
     assert metrics["rollout_corr/rollout_is_eff_sample_size"] == pytest.approx(
