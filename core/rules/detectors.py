@@ -3,7 +3,8 @@
 A detector fires only when the rollout shows the pattern clearly and the anchor does not; the limit
 it proposes lies between the two, so that the anchor passes with a margin. Without an anchor it uses
 fixed limits that only gross cases exceed: it then cannot know what the task itself brings along.
-Shares are 0..1. A rollout of fewer than eight words shows nothing.
+Shares are 0..1. Shares of a few words say little, so most detectors want eight; that a text is
+nothing but a list shows from three words on.
 """
 
 from collections import Counter
@@ -18,6 +19,7 @@ from core.rules.repetition import most_repeated_fragment
 from core.rules.words import Text, is_content, is_list_line
 
 _MIN_WORDS = 8
+_MIN_LIST_WORDS = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,9 +69,11 @@ _FORMATTED = _Ceiling(floor=0.30, margin=0.10, excess=0.20, alone=0.60)
 
 def findings(contrast: Contrast) -> Iterator[Finding]:
     """Yield what the detectors find, the clearest first."""
-    if len(contrast.response.words) < _MIN_WORDS:
+    num_words = len(contrast.response.words)
+    detectors = DETECTORS if num_words >= _MIN_WORDS else LIST_DETECTORS
+    if num_words < _MIN_LIST_WORDS:
         return
-    found = [f for detector in DETECTORS if (f := detector(contrast)) is not None and f.quote]
+    found = [f for detector in detectors if (f := detector(contrast)) is not None and f.quote]
     yield from sorted(found, key=lambda f: -round(f.size, 6))
 
 
@@ -291,6 +295,8 @@ DETECTORS: tuple[Finder, ...] = (
     _few_words,
     _run_on,
 )
+
+LIST_DETECTORS: tuple[Finder, ...] = (_bare_list, _word_salad)
 
 VETO_RULES = frozenset(
     {

@@ -17,6 +17,7 @@ REPETITION = Rules()
 
 _WINDOW = 50
 _MIN_WORDS = 8
+_MIN_LIST_WORDS = 3
 
 Size = Annotated[int, Field(ge=2, le=10, strict=True)]
 
@@ -94,10 +95,10 @@ def max_word_share(args: WordShareArgs, case: Case) -> Measure:
 
 @REPETITION.add("max_list_share", ListShareArgs)
 def max_list_share(args: ListShareArgs, case: Case) -> Measure:
-    """Share of all words that are listed words."""
+    """Share of all words that are listed words; fewer than three words are no list."""
     words = case.response.words
     count = sum(count_phrase(words, w) for w in args.words)
-    value = count / len(words) if len(words) >= _MIN_WORDS else 0.0
+    value = count / len(words) if len(words) >= _MIN_LIST_WORDS else 0.0
     seen = f"{count} of {len(words)} words are listed ones"
     return Measure(value=value, limit=args.share, direction="at_most", seen=seen)
 

@@ -333,3 +333,44 @@ def test_quotes_are_verbatim_and_clean():
     long = "word " * 100
     assert quote_of(long) in long
     assert len(quote_of(long)) <= 80
+
+
+def test_a_bare_list_of_the_asked_words_is_found_however_short_it_is() -> None:
+    words = "oven, flour, bread, window"
+    query = f"Write about a village bakery. Use the words {words}."
+    anchor = (
+        "Flour dusts the bakery window before sunrise, and the oven already glows. Each loaf of "
+        "bread comes out with a crust that crackles as it cools."
+    )
+    kept = Criterion(id="c1", text="Mentions the words")
+    reply = write_contrast(
+        ContrastRequest(
+            query_id="q",
+            prompt=query,
+            satisfied=(kept,),
+            unsatisfied=(),
+            response="The oven, flour, bread, window.",
+            anchor=Anchor(response=anchor),
+        )
+    )
+    items = json.loads(reply.split("<FINAL_SET>")[1].split("</FINAL_SET>")[0])
+    new = Criterion(id="a1", kind="resist", text=items[-1].removeprefix("[Resist] "))
+    assert decide(new, "The oven, flour, bread, window.", query).score == 0
+    assert decide(new, anchor, query).score == 1
+
+
+def test_a_short_honest_sentence_is_no_list() -> None:
+    reply = write_contrast(
+        ContrastRequest(
+            query_id="q",
+            prompt="Write about a village bakery. Use the words oven, flour, bread, window.",
+            satisfied=(Criterion(id="c1", text="Mentions the words"),),
+            unsatisfied=(),
+            response="She took the bread from the oven and smiled.",
+            anchor=Anchor(
+                response="Flour dusts the bakery window before sunrise, and the oven already "
+                "glows. Each loaf of bread comes out with a crust that crackles as it cools."
+            ),
+        )
+    )
+    assert "[Resist]" not in reply
