@@ -82,6 +82,9 @@ class RolloutWorker:
         self._chat_template = chat_template
         self._exit_process = exit_process
         self._version = STALE
+        # Of the weights that tokens come from: an update makes the worker stale while tokens from
+        # before its pause are still on their way.
+        self._token_version = STALE
         self._num_loads = 0
         self._num_running = 0
         self._sync_lock = asyncio.Lock()
@@ -215,8 +218,8 @@ class RolloutWorker:
             ):
                 part = output.outputs[0]
                 if part.token_ids and answer.version_first is None:
-                    answer.version_first = self._version
-                answer.version_last = self._version
+                    answer.version_first = self._token_version
+                answer.version_last = self._token_version
                 answer.token_ids += part.token_ids
                 answer.logprobs += [
                     by_id[token].logprob
@@ -272,7 +275,7 @@ class RolloutWorker:
             self._check_loadable(update)
             sums = await self._load(update)
             self._num_loads += 1
-            self._version = update.version
+            self._version = self._token_version = update.version
             await self._engine.resume_generation()
         return LoadedVersion(
             version=update.version, checksums=sums, seconds=time.monotonic() - started

@@ -12,18 +12,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
-from ray.exceptions import OutOfMemoryError, RayActorError, RayError, TaskCancelledError
+from ray.exceptions import (
+    OutOfMemoryError,
+    RayActorError,
+    RayError,
+    RayTaskError,
+    TaskCancelledError,
+)
 
 from actors.rollout_worker import RolloutWorkerActor
 from core.config import PolicyConfig, RolloutConfig
 from core.engine_args import policy_engine_args
-from core.errors import RolloutError
+from core.errors import ConfigError, RolloutError, StaleVersionError, WeightSyncError
 from core.records import GenerateRequest, Rollout, WeightUpdate
 from drivers.rollout_pool import RayRolloutPool, WorkerDiedError
 
 logger = logging.getLogger(__name__)
 
 _NAME_WAIT_S = 60.0
+_OWN_ERRORS = (ConfigError, RolloutError, StaleVersionError, WeightSyncError)
 
 
 def make_rollout_pool(
@@ -119,4 +126,12 @@ class RayRolloutWorker:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             raise WorkerDiedError(
                 f"the process of RolloutWorker {self.index} ended: {reason}"
+            ) from error
+        except RayTaskError as error:
+            for kind in _OWN_ERRORS:
+                if isinstance(error.cause, kind):  # without the remote traceback in its text
+                    raise kind(str(error.cause)) from error
+            raise RolloutError(
+                f"RolloutWorker {self.index} failed in {method}: {type(error.cause).__name__}: "
+                f"{error.cause}"
             ) from error

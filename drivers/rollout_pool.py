@@ -141,9 +141,10 @@ class RayRolloutPool:
         try:
             async with asyncio.timeout(_HEALTH_TIMEOUT_S):
                 await member.worker.shutdown()
-        except (TimeoutError, WorkerDiedError) as error:
+        except Exception as error:  # whatever it was, the process is ended and so are the others
             logger.warning("%s did not end by itself (%r), killing it", member.name, error)
-        member.worker.kill()
+        finally:
+            member.worker.kill()
 
     def status(self) -> PoolStatus:
         """Return load and versions, without asking the workers."""

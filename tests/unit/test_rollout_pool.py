@@ -268,3 +268,17 @@ async def test_a_bad_request_is_not_tried_again() -> None:
     with pytest.raises(RolloutError, match="prompt too long"):
         await pool.generate(request())
     assert workers.lives[0][0].seeds == [1000]
+
+
+async def test_a_worker_that_cannot_shut_down_is_killed_and_so_are_the_others() -> None:
+    workers = Workers()
+    pool = await started(workers)
+    first, second = workers.lives[0][0], workers.lives[1][0]
+
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    first.shutdown = broken  # type: ignore[method-assign]
+    await pool.shutdown()
+    assert first.is_dead
+    assert second.is_dead
