@@ -10,10 +10,6 @@ class ConfigError(ValueError):
     """A config, data file or command line that a person can correct."""
 
 
-class JudgeReplyError(RuntimeError):
-    """A judge's or rescoring reply that cannot be read as verdicts."""
-
-
 class WriterReplyError(RuntimeError):
     """A rubric writer's reply that is not a usable edit; its text is fed back to the writer."""
 

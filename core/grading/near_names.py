@@ -20,7 +20,6 @@ _MAX_CHARS = 600
 
 _DENSE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _KANA_ONLY = re.compile("[\u3040-\u309f\u30a0-\u30ff]*")
-_ONE_HAN_OR_KANA = re.compile("[\u3040-\u309f\u30a0-\u30ff]*[\u4e00-\u9fff]?")
 _DENSE_NEGATIONS = (
     "\u306a\u3044", "\u306a\u304f", "\u306a\u304b", "\u306a\u3057", "\u306a\u3057\u3067", "\u305a",
     "\u306c", "\u307e\u305b\u3093", "\u307e\u3044", "\u3093", "\u3067\u304d", "\u4e0d", "\u6ca1",
