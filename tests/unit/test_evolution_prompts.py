@@ -68,6 +68,14 @@ def test_adaptive_alone_asks_for_no_gap() -> None:
     assert "If there is no hack, return the rubric unchanged." in prompt
 
 
+def test_the_anchor_shows_how_a_criterion_is_met_and_is_no_ceiling() -> None:
+    prompt = contrast_prompt(CARE_TEMPLATE, CONTRAST)
+    assert "which of the two\nanswers is the better one does not matter for this check" in prompt
+    assert "not a ceiling" in prompt
+    assert "Either of the two may be the better one." in prompt
+    assert "an existing [llm] criterion, satisfied or not," in prompt
+
+
 @pytest.mark.parametrize("has_anchor", [True, False])
 @pytest.mark.parametrize(("is_adaptive", "is_chase"), [(True, True), (True, False), (False, True)])
 def test_every_ablation_has_a_whole_prompt(

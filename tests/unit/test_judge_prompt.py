@@ -40,6 +40,17 @@ def test_the_response_comes_after_what_all_rollouts_of_a_group_share() -> None:
     assert prompt.index("Describe a river.") < prompt.index('"c2"') < prompt.index("The Elbe.")
 
 
+def test_a_criterion_that_forbids_something_is_met_when_nothing_breaks_it() -> None:
+    rescoring = RescoreRequest(query_id="q", prompt="p", responses=("r",), criteria=CRITERIA)
+    for prompt in (
+        judge_prompt(template("judge_ids"), REQUEST, style="ids"),
+        rescore_prompt(template("rescore"), rescoring),
+    ):
+        (rule,) = [line for line in prompt.split("\n") if "forbids something, " in line]
+        assert "words that break it" in rule
+        assert "highest score" in rule
+
+
 def test_verbatim_asks_by_criterion_text_for_string_levels() -> None:
     binary = JudgeRequest(query_id="q", prompt="p", response="r", criteria=CRITERIA[1:])
     prompt = judge_prompt(template("judge_verbatim"), binary, style="verbatim")
