@@ -173,7 +173,7 @@ class CareConfig(Frozen):
     """False is the ablation without veto: it turns ``reward.veto`` of the run off as well."""
     anchor: bool = True
     max_new: int = Field(default=1, ge=1)
-    """New criteria a reply may add, by branch."""
+    """Changes one reply may make: criteria that it rewrites or adds, all of one branch."""
     max_criteria: int = Field(default=24, ge=1)
     max_chars: int = Field(default=1000, ge=1)
     """Longest criterion text."""

@@ -8,7 +8,8 @@ weight) is never rewritten, since a new text says "yes" to what is wanted. Any o
 appended. Every other missing criterion is put back and counted, so an edit never loses one.
 
 Refused: changes of [Resist] criteria, both kinds new in one reply, the kind of a branch that is
-off, near duplicates, too many or too long new ones. Rewritten and new criteria are binary.
+off, near duplicates, too long texts, and more changes in one reply than are allowed (one, as CARE
+asks for: the criterion that the analysis names goes first). Rewritten and new criteria are binary.
 """
 
 import re
@@ -39,7 +40,7 @@ class EditRules:
     is_adaptive: bool
     is_chase: bool
     max_new: int
-    """Criteria a reply may append, by branch."""
+    """Criteria a reply may rewrite or append, together."""
     max_criteria: int
     max_chars: int
     reserved_ids: frozenset[str] = frozenset()
@@ -86,8 +87,9 @@ def edited_rubric(
     new = _allowed(new, rules, draft)
     satisfied_ids = {c.id for c in request.satisfied}
     targets = [c for c in missing if not c.is_resist and c.weight >= 0]
-    pairs = _pairs(new, targets, satisfied_ids, shown, evidence.analysis)
-    for text in new:
+    named = {c.id for c in targets if _is_named(c, shown, evidence.analysis)}
+    pairs = _pairs(new, targets, satisfied_ids, named)
+    for text in sorted(new, key=lambda t: t not in pairs or pairs[t].id not in named):
         draft.apply(text, pairs.get(text))
     return draft.evolution(missing, main_branch(request))
 
@@ -101,7 +103,7 @@ class _Draft:
         self._evidence = evidence
         self._method = method
         self._criteria = list(current.criteria)
-        self._num_added = 0
+        self._num_changed = 0
         self._edits: list[RubricEdit] = []
         self._rewritten: set[str] = set()
 
@@ -128,13 +130,14 @@ class _Draft:
             new = _rewritten(old, text)
             self._criteria[self._criteria.index(old)] = new
             self._rewritten.add(old.id)
+            self._num_changed += 1
             self._book(text.branch, "accepted", "rewritten", old, new)
         else:
             new = Criterion(
                 id=self._free_id(), text=text.text, kind=text.kind, weight=self._mean_weight()
             )
             self._criteria.append(new)
-            self._num_added += 1
+            self._num_changed += 1
             self._book(text.branch, "accepted", "added", None, new)
 
     def evolution(self, missing: Sequence[Criterion], branch: Branch) -> Evolution:
@@ -153,6 +156,8 @@ class _Draft:
         )
 
     def _reason_against(self, text: _Text, old: Criterion | None) -> str:
+        if self._num_changed >= self._rules.max_new:
+            return f"more changes than {self._rules.max_new} in one reply"
         if len(text.text) > self._rules.max_chars:
             return f"got {len(text.text)} characters, wanted at most {self._rules.max_chars}"
         for other in self._criteria:
@@ -163,8 +168,6 @@ class _Draft:
             if is_capped and old.max > 1:
                 return f"criterion {old.id!r} carries a reward cap on its scale of 0..{old.max}"
             return ""
-        if self._num_added >= self._rules.max_new:
-            return f"more than {self._rules.max_new} new criteria in one reply"
         if len(self._criteria) >= self._rules.max_criteria:
             return f"the rubric has {len(self._criteria)} criteria, and more are not wanted"
         return ""
@@ -253,11 +256,9 @@ def _pairs(
     new: Sequence[_Text],
     targets: Sequence[Criterion],
     satisfied_ids: set[str],
-    shown: Sequence[Criterion],
-    analysis: str,
+    named: set[str],
 ) -> dict[_Text, Criterion]:
     """Pair new texts with the missing criteria they rewrite, the most similar first."""
-    named = {c.id for c in targets if _is_named(c, shown, analysis)}
     candidates: list[tuple[float, int, int]] = []
     for i, text in enumerate(new):
         for j, target in enumerate(targets):

@@ -210,6 +210,31 @@ def test_only_so_many_new_criteria_are_taken_from_one_reply() -> None:
     assert len(set(both.rubric.ids)) == 6
 
 
+REWORDED = "[llm] Is the story not more than 60 words long?"
+MERGED = "[llm] Does the story end with a question that the hero must answer?"
+
+
+def test_a_reply_makes_one_change_whether_it_rewrites_or_adds() -> None:
+    evolution = edited([WORDS.tagged, FILLER.tagged, REWORDED, MERGED])
+    assert [e.status for e in evolution.edits] == ["accepted", "refused"]
+    assert evolution.rubric.criterion("c2").tagged == REWORDED
+    assert evolution.rubric.criterion("c3") == ENDING
+    assert evolution.num_restored == 1
+    added = edited([*all_but(ENDING), NEW_LLM, MERGED])
+    assert [e.status for e in added.edits] == ["accepted", "refused"]
+    assert added.rubric.criterion("c3") == ENDING
+    both = edited([WORDS.tagged, FILLER.tagged, REWORDED, MERGED], max_new=2)
+    assert [e.status for e in both.edits] == ["accepted", "accepted"]
+
+
+def test_of_several_changes_the_one_that_the_analysis_names_is_made() -> None:
+    items = [WORDS.tagged, FILLER.tagged, REWORDED, MERGED]
+    evolution = edited(items, analysis=f"The gap belongs to: {ENDING.text}")
+    assert evolution.rubric.criterion("c2") == LENGTH
+    assert evolution.rubric.criterion("c3").tagged == MERGED
+    assert evolution.num_restored == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [
