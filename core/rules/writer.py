@@ -3,7 +3,8 @@
 ``write_contrast`` answers as a model would, with ``<ANALYSIS>`` and ``<FINAL_SET>`` (CARE appendix
 E.2): first the hack check, and only when it finds nothing the quality gap. It writes at most one
 new criterion, a canonical sentence that code can judge, and leaves every other one as it is.
-It knows the texts it is shown and nothing else of the run.
+It sees the prompt, the criteria with their rules, the rollout and the anchor, and nothing else of
+the run: no step, no gold, no reward.
 """
 
 import json
