@@ -43,7 +43,7 @@ def test_a_gpu_engine_takes_parallelism_memory_and_nccl_from_the_config() -> Non
 
 def test_a_served_model_is_guarded_and_takes_its_own_context() -> None:
     config = ServedModelConfig(
-        backend="vllm", model="/j", max_model_len=128, max_ongoing_requests=7
+        backend="vllm", model="/j", max_model_len=128, max_tokens=64, max_ongoing_requests=7
     )
     args = served_engine_args(config, is_cpu=True)
     assert args["model"] == "/j"
