@@ -68,6 +68,18 @@ METRICS: Mapping[str, str] = {
     "judge/prompt_tokens": "tokens sent to the judge",
     "judge/completion_tokens": "tokens the judge wrote",
     "judge/cost_usd": "cost of judge calls in US dollars",
+    **{
+        f"writer/{name}": meaning
+        for name, meaning in {
+            "calls": "rubric writer calls since the driver started",
+            "retries": "repeated writer calls",
+            "queue_depth": "writer calls waiting or running",
+            "prompt_tokens": "tokens sent to the writer",
+            "completion_tokens": "tokens the writer wrote",
+            "cost_usd": "cost of writer calls in US dollars",
+        }.items()
+    },
+    **_spread("writer/latency_s", "seconds a writer call", "p50 p95 p99"),
     "judge/gold_gap": "training judge's mean score minus the reference judge's",
     "actor/pg_loss": "policy gradient loss",
     "actor/kl_loss": "KL term to the reference model",

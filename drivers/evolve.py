@@ -256,6 +256,7 @@ class Evolver:
                     step=group.draw.step,
                     visit=group.draw.visit,
                     key=f"{group.query.id}:{group.draw.visit}:{stage}",
+                    writer=self._writer.identity,
                     seconds=seconds,
                 )
             )

@@ -97,7 +97,10 @@ class TrainLoop:
             config.evolution, config.reward, parts.writer, parts.judge, parts.store, recorder.edit
         )
         self._edits = NextVisitEdits(self._evolver, parts.store)
-        self._meter = StepMeter(config.judge, self._grader, self._evolver, self._edits, parts.judge)
+        self._meter = StepMeter(
+            config.judge, self._grader, self._evolver, self._edits, parts.judge, parts.writer
+        )
+        self._last_metrics: dict[str, float] = {}
         self._untrained: set[int] = set()
         self._next_draw = 0
         self._stop = asyncio.Event()
@@ -249,10 +252,13 @@ class TrainLoop:
         metrics = self._meter.metrics(step, groups, report, clock)
         if self._is_evaluation_due(step):
             assert self._evaluator is not None
+            clock.mark("metrics")
             evaluation = await self._evaluator.evaluate(step)
-            metrics |= evaluation.metrics
+            clock.mark("testing")
+            metrics |= evaluation.metrics | {"timing_s/testing": clock.seconds["testing"]}
             self._recorder.evaluation(step, evaluation.groups)
         self._recorder.step(step, groups, metrics)
+        self._last_metrics = metrics | {"step": float(step)}
         self._edits.forget([g.draw for g in groups])
         self._progress.step(step, metrics, self.queue_depths())
 
@@ -264,6 +270,11 @@ class TrainLoop:
             "scored": self._scored.qsize() + len(self._early),
             "edits": self._edits.num_running,
         }
+
+    def live_figures(self) -> dict[str, float]:
+        """What a dashboard shows between two steps: the last one's metrics, and the queues now."""
+        queues = {f"queue/{stage}": float(n) for stage, n in self.queue_depths().items()}
+        return self._last_metrics | queues
 
     def _is_evaluation_due(self, step: int) -> bool:
         every = self._config.loop.eval_every

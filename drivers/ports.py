@@ -1,7 +1,8 @@
 """What the loop asks of the parts around it: one Protocol a seam.
 
-``drivers/clients.py`` implements them over Ray actors and Serve handles, ``tests/fakes.py`` in
-process. Every call has a limit of its own and raises with a message that names who waited for whom.
+Implemented over Ray actors and Serve handles by ``rollout_pool``, ``learner_group``,
+``served_clients`` and ``rubric_store_client``, in process by ``tests/fakes.py``. Every call has a
+limit of its own and raises with a message that names who waited for whom.
 """
 
 from collections.abc import Mapping, Sequence
@@ -105,8 +106,17 @@ class JudgeClient(Protocol):
 class WriterClient(Protocol):
     """The rubric writer behind Serve."""
 
+    @property
+    def identity(self) -> str:
+        """Who writes: part of each version's origin; known before the first call."""
+        ...
+
     async def write(self, request: WriterRequest) -> Completion:
         """Return the raw reply; ``failure`` is set when there is none."""
+        ...
+
+    def stats(self) -> Mapping[str, float]:
+        """Return running totals as ``writer/*`` metrics (calls, retries, tokens, cost)."""
         ...
 
 

@@ -80,7 +80,7 @@ class _Member:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolStatus:
-    """The pool at a glance, for the progress bar."""
+    """The pool at a glance, for live figures."""
 
     num_running: int
     num_waiting: int

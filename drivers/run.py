@@ -20,12 +20,14 @@ from drivers.checkpoint import Checkpoint, Checkpoints, Identity, check_same_run
 from drivers.config_file import dump_config
 from drivers.evaluate import Evaluator
 from drivers.learner_group import LearnerGroup
+from drivers.live_metrics import LiveMetrics, Source, live_metrics
 from drivers.loop import Parts, Position, TrainLoop
 from drivers.packaged_model import resolve_model
 from drivers.placement import Placement, check_resources, place
 from drivers.preflight import RunData
 from drivers.progress import Progress
 from drivers.rollout_handles import make_rollout_pool
+from drivers.rollout_pool import PoolStatus
 from drivers.rubric_store_client import StoreClient, start_store
 from drivers.run_folder import RunFolder
 from drivers.self_check import check_logprobs
@@ -43,6 +45,7 @@ class Run:
         self._folder = folder
         self._started = started
         self._loop: TrainLoop | None = None
+        self._live_sources: list[Source] = []
 
     def request_stop(self) -> bool:
         """Ask the loop for an end with a checkpoint; False when it is not running yet."""
@@ -133,13 +136,9 @@ class Run:
             starting.create_task(pool.start())
         closing.callback(store.result().close)
         log.info("all parts ready after %.0f s", time.monotonic() - started)
-        parts = Parts(
-            pool=pool,
-            learner=learner,
-            judge=served.result()[0],
-            writer=served.result()[1],
-            store=store.result(),
-        )
+        judge, writer = served.result()
+        self._live_sources = [lambda: _pool_figures(pool.status()), judge.stats, writer.stats]
+        parts = Parts(pool=pool, learner=learner, judge=judge, writer=writer, store=store.result())
         return parts, store.result()
 
     async def _restore(
@@ -184,10 +183,20 @@ class Run:
                 evaluator,
                 progress,
             )
+            sources = [self._loop.live_figures, *self._live_sources]
             try:
-                return await self._loop.run(position)
+                async with live_metrics(LiveMetrics(config.name), sources):
+                    return await self._loop.run(position)
             finally:
                 progress.close()
+
+
+def _pool_figures(status: PoolStatus) -> dict[str, float]:
+    return {
+        "rollout/running": float(status.num_running),
+        "rollout/waiting": float(status.num_waiting),
+        "rollout/restarts": float(status.num_restarts),
+    }
 
 
 def _install_s() -> float | None:

@@ -16,7 +16,7 @@ from core.records import Draw, ScoredGroup, StepReport
 from drivers.evolve import EvolutionCounts, Evolver
 from drivers.grading import Grader, GradingCounts
 from drivers.next_visit import NextVisitEdits
-from drivers.ports import JudgeClient
+from drivers.ports import JudgeClient, WriterClient
 
 
 class StepClock:
@@ -86,12 +86,14 @@ class StepMeter:
         evolver: Evolver,
         edits: NextVisitEdits,
         judge: JudgeClient,
+        writer: WriterClient,
     ) -> None:
         self._config = config
         self._grader = grader
         self._evolver = evolver
         self._edits = edits
         self._judge = judge
+        self._writer = writer
         self._window: deque[GradingCounts] = deque(maxlen=config.failed_window_steps)
         self.times = StageTimes()
 
@@ -110,6 +112,7 @@ class StepMeter:
             "evolving_rubrics/skipped": float(events.skipped),
             **report.metrics,
             **self._judge.stats(),
+            **self._writer.stats(),
             **self.times.pop([g.draw for g in groups], idle_s),
             **_judge_metrics(counts),
             "timing_s/step": clock.total_s,

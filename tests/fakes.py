@@ -147,6 +147,8 @@ class FakeJudge:
 class FakeWriter:
     """Replies with what ``reply`` makes of the request, after ``delay_s``."""
 
+    identity = "fake writer"
+
     def __init__(self, reply: "object" = None, delay_s: float = 0.0) -> None:
         self.reply = reply
         self.delay_s = delay_s
@@ -157,6 +159,9 @@ class FakeWriter:
         await asyncio.sleep(self.delay_s)
         text = self.reply(request) if callable(self.reply) else ""
         return Completion(text=text, finish_reason="stop", model="fake writer")
+
+    def stats(self) -> Mapping[str, float]:
+        return {"writer/calls": float(len(self.requests))}
 
 
 class FakeStore:

@@ -155,6 +155,7 @@ async def test_ratchet_replaces_in_the_same_step_and_contrasts_for_the_next_visi
         commits = [c for c in rig.store.commits if c.query_id == query_id]
         assert [c.key.rsplit(":", 1)[1] for c in commits] == ["replacement", "contrast"]
         assert [c.rubric.version for c in commits] == [1, 2]
+        assert {c.writer for c in commits} == {"fake writer"}
 
 
 async def test_same_step_care_rewards_the_group_under_the_edited_rubric(tmp_path: Path) -> None:
