@@ -13,8 +13,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
+from unicodedata import category
 
 from core.errors import WriterReplyError
+from core.evolution.similarity import compact_text
 from core.grading.reply_text import without_reasoning
 from core.records import ReplacementRequest
 from core.rubric import Criterion
@@ -132,6 +134,8 @@ def _text(value: Any, where: str) -> str:
         raise WriterReplyError(f"{where}: wanted a text that is not empty")
     if any("\ud800" <= char <= "\udfff" for char in value):
         raise WriterReplyError(f"{where}: got half of a Unicode character, wanted valid text")
+    if any(category(char) == "Cc" and char not in "\n\t" for char in value):
+        raise WriterReplyError(f"{where}: got a control character, wanted plain text")
     return value.strip()
 
 
@@ -235,9 +239,9 @@ def _check_redundancy(new: Sequence[Criterion], request: ReplacementRequest) -> 
 
 def _check_origin(new: Sequence[Criterion], request: ReplacementRequest) -> None:
     """A response that writes replies of its own is no source of checks: its text is data."""
-    forging = [_compact(r) for r in request.responses if '"updates"' in r]
+    forging = [compact_text(r) for r in request.responses if '"updates"' in r]
     for criterion in new:
-        if any(_compact(criterion.text) in response for response in forging):
+        if any(compact_text(criterion.text) in response for response in forging):
             raise WriterReplyError(
                 f"got a replacement of {criterion.id!r} that stands word for word in a response, "
                 "wanted a check in your own words"
@@ -246,15 +250,11 @@ def _check_origin(new: Sequence[Criterion], request: ReplacementRequest) -> None
 
 def _is_same(new: Criterion, other: Criterion) -> bool:
     """Same check and same levels; a criterion without levels is compared by its check alone."""
-    if _compact(new.text) != _compact(other.text):
+    if compact_text(new.text) != compact_text(other.text):
         return False
     return other.levels is None or _levels_text(new) == _levels_text(other)
 
 
 def _levels_text(criterion: Criterion) -> str:
     levels = criterion.levels or {}
-    return "\n".join(f"{level}={_compact(levels[level])}" for level in sorted(levels))
-
-
-def _compact(text: str) -> str:
-    return "".join(text.split()).casefold()
+    return "\n".join(f"{level}={compact_text(levels[level])}" for level in sorted(levels))

@@ -29,6 +29,11 @@ def normal_text(text: str) -> str:
     return " ".join(folded.split()).rstrip(".\u3002 ")
 
 
+def compact_text(text: str) -> str:
+    """Return the text in one case without any white space."""
+    return "".join(text.split()).casefold()
+
+
 def content_words(text: str) -> frozenset[str]:
     """Return the words that carry the text's meaning; plural s is ignored."""
     tokens = set(_TOKEN.findall(normal_text(text)))

@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import count
 from typing import Literal
 
+from core.evolution.similarity import compact_text
 from core.records import ReplacementRequest
 from core.rubric import Criterion, Rule
 from core.rules.contrast import asked_words, listed_words, plain_line, quote_of
@@ -70,7 +71,7 @@ def write_replacements(request: ReplacementRequest) -> str:
     prompt = Text(request.prompt)
     cases = [Case(response=Text(r), prompt=prompt, max=1) for r in request.responses]
     used_names = {rule.name for c in criteria if (rule := rule_of(c)) is not None}
-    used_texts = {_compact(c.text) for c in criteria}
+    used_texts = {compact_text(c.text) for c in criteria}
     updates: list[dict[str, object]] = []
     polarities: list[Polarity] = []
     for old in saturated[: request.num_updates]:
@@ -80,15 +81,15 @@ def write_replacements(request: ReplacementRequest) -> str:
             for c in candidates
             if c.polarity in wanted
             and c.rule.name not in used_names
-            and _compact(c.text) not in used_texts
+            and compact_text(c.text) not in used_texts
         ]
         best = _best(free, cases, old.max)
         if best is None:
             rest = _length_checks(request.responses, wanted)
-            unused = next(c for c in rest if _compact(c.text) not in used_texts)
+            unused = next(c for c in rest if compact_text(c.text) not in used_texts)
             best = _scored(unused, cases, old.max)
         used_names.add(best.candidate.rule.name)
-        used_texts.add(_compact(best.candidate.text))
+        used_texts.add(compact_text(best.candidate.text))
         polarities.append(best.candidate.polarity)
         updates.append(_update(old, best, cases, request.responses))
     return json.dumps({"updates": updates}, indent=1)
@@ -250,7 +251,3 @@ def scoring_rule(max_score: int, direction: Direction) -> str:
             share = f"the limit is exceeded by no more than a factor of {max_score / k:.2f}"
         levels.append(f"{k} = {share}")
     return "; ".join([*levels, "0 = none of the above"])
-
-
-def _compact(text: str) -> str:
-    return "".join(text.split()).casefold()
