@@ -9,7 +9,8 @@ appended. Every other missing criterion is put back and counted, so an edit neve
 
 Refused: changes of [Resist] criteria, both kinds new in one reply, the kind of a branch that is
 off, near duplicates, too long texts, and more changes in one reply than are allowed (one, as CARE
-asks for: the criterion that the analysis names goes first). Rewritten and new criteria are binary.
+asks for: what the analysis names goes first, a slightly miscopied text last). Rewritten and new
+criteria are binary.
 """
 
 import re
@@ -89,7 +90,7 @@ def edited_rubric(
     targets = [c for c in missing if not c.is_resist and c.weight >= 0]
     named = {c.id for c in targets if _is_named(c, shown, evidence.analysis)}
     pairs = _pairs(new, targets, satisfied_ids, named)
-    for text in sorted(new, key=lambda t: t not in pairs or pairs[t].id not in named):
+    for text in sorted(new, key=lambda t: _rank(t, pairs.get(t), named)):
         draft.apply(text, pairs.get(text))
     return draft.evolution(missing, main_branch(request))
 
@@ -274,6 +275,14 @@ def _pairs(
             pairs[new[i]] = targets[j]
             taken.add(j)
     return pairs
+
+
+def _rank(text: _Text, old: Criterion | None, named: set[str]) -> int:
+    """Order of the changes of one reply: what the analysis names first, a miscopied text last."""
+    if old is not None and old.id in named:
+        return 0
+    is_miscopied = old is not None and old.kind == text.kind
+    return 2 if is_miscopied and is_near_duplicate(old.text, text.text) else 1
 
 
 def _is_named(criterion: Criterion, shown: Sequence[Criterion], analysis: str) -> bool:

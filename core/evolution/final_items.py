@@ -63,11 +63,23 @@ def _stored_form(raw: str, current: Sequence[str]) -> str | None:
             raise ItemError(f"got the tag [{match.group(1)}], wanted [llm] or [Resist]")
         if not text:
             return None
+        text = _without_second_tag(tag, text, current)
     if _PLACEHOLDER.fullmatch(text):
         raise ItemError(f"got the placeholder {text[:60]!r}, wanted a criterion")
     if tag is None:
         tag = _known_tag(text, current)
     return f"{tag} {text}"
+
+
+def _without_second_tag(tag: str, text: str, current: Sequence[str]) -> str:
+    """Return the text without its tag written twice; a current text may begin with a tag."""
+    second = _TAGGED.match(text)
+    other = _TAG_BY_NAME.get(second.group(1).casefold()) if second is not None else None
+    if second is None or other is None or f"{tag} {text}" in map(one_line, current):
+        return text
+    if other != tag or not second.group(2).strip():
+        raise ItemError(f"got the tags {tag} and {other} before one text, wanted one of them")
+    return second.group(2).strip()
 
 
 def _known_tag(text: str, current: Sequence[str]) -> str:

@@ -227,6 +227,14 @@ def test_a_reply_makes_one_change_whether_it_rewrites_or_adds() -> None:
     assert [e.status for e in both.edits] == ["accepted", "accepted"]
 
 
+def test_a_miscopied_text_does_not_take_the_place_of_the_change_that_was_meant() -> None:
+    miscopied = "[llm] Does this story end with a question?"
+    evolution = edited([miscopied, *all_but(ENDING), NEW_LLM])
+    assert [(e.status, e.old) for e in evolution.edits] == [("accepted", None), ("refused", ENDING)]
+    assert evolution.rubric.criteria[:4] == RUBRIC.criteria
+    assert evolution.rubric.criteria[4].tagged == NEW_LLM
+
+
 def test_of_several_changes_the_one_that_the_analysis_names_is_made() -> None:
     items = [WORDS.tagged, FILLER.tagged, REWORDED, MERGED]
     evolution = edited(items, analysis=f"The gap belongs to: {ENDING.text}")

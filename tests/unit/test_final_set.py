@@ -66,6 +66,18 @@ def test_an_untagged_item_takes_the_tag_of_the_current_one_with_its_text() -> No
     )
 
 
+def test_a_tag_written_twice_is_one_and_two_different_ones_are_refused() -> None:
+    twice = read('<FINAL_SET>["[llm] [LLM] Names a river"]</FINAL_SET>')
+    assert twice.items == ("[llm] Names a river",)
+    both = read('<FINAL_SET>["[llm] [Resist] Names a river"]</FINAL_SET>')
+    assert not both.is_accepted
+    assert "[llm] and [Resist]" in both.reason
+    known = ("[llm] [Resist] is written before each rule",)
+    text = '<FINAL_SET>["[llm] [Resist] is written before each rule"]</FINAL_SET>'
+    got = read_final_set(text, known, max_items=4, max_chars=80, finish_reason="stop")
+    assert got.items == known
+
+
 def test_repeated_and_blank_items_go() -> None:
     text = '<FINAL_SET>["[llm] A b", "[llm]  a B.", "[llm]  ", "  "]</FINAL_SET>'
     assert read(text).items == ("[llm] A b",)
