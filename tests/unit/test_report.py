@@ -136,6 +136,16 @@ def test_an_edited_response_takes_the_quote_away(folder: RunFolder):
     )
 
 
+def test_edits_ahead_of_the_last_trained_step_wait_for_their_rollouts(folder: RunFolder):
+    for step in range(3, 13):
+        (folder.files.rollouts / f"step_{step:05d}.jsonl").unlink()
+    claims = {c.text: c for c in check_run(folder.files)}
+    claim = claims["the quotes of all accepted edits stand in the rollouts they name"]
+    assert claim.holds
+    assert claim.detail == "0 quotes of 0 edits (1 more are of steps that are not trained yet)"
+    assert not claims["an adaptive edit put in a [Resist] criterion that a rollout earned"].holds
+
+
 def test_a_run_without_a_resist_criterion_fails_that_claim(folder: RunFolder):
     rewrite(folder.files.events, lambda row: row.update(branch="chase"))
     assert failed_claims(folder) == [
