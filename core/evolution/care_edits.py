@@ -9,8 +9,8 @@ appended. Every other missing criterion is put back and counted, so an edit neve
 
 Refused: changes of [Resist] criteria, both kinds new in one reply, the kind of a branch that is
 off, near duplicates, too long texts, and more changes in one reply than are allowed (one, as CARE
-asks for: what the analysis names goes first, a slightly miscopied text last). Rewritten and new
-criteria are binary.
+asks for: what the analysis names goes first). Beside a real change a slightly miscopied text is
+refused too. Rewritten and new criteria are binary.
 """
 
 import re
@@ -81,6 +81,7 @@ def edited_rubric(
     missing = [c for c in current.criteria if c in shown and _key(c.kind, c.text) not in written]
     new = [t for key, t in written.items() if key not in shown_keys]
     new = _without_changed_resist(new, missing, draft)
+    new = _without_miscopied(new, missing, draft)
     if len({t.kind for t in new}) > 1:
         for text in new:
             draft.refuse(text, "the reply has new criteria of both branches, wanted one branch")
@@ -90,7 +91,7 @@ def edited_rubric(
     targets = [c for c in missing if not c.is_resist and c.weight >= 0]
     named = {c.id for c in targets if _is_named(c, shown, evidence.analysis)}
     pairs = _pairs(new, targets, satisfied_ids, named)
-    for text in sorted(new, key=lambda t: _rank(t, pairs.get(t), named)):
+    for text in sorted(new, key=lambda t: t not in pairs or pairs[t].id not in named):
         draft.apply(text, pairs.get(text))
     return draft.evolution(missing, main_branch(request))
 
@@ -241,6 +242,22 @@ def _without_changed_resist(
     return kept
 
 
+def _without_miscopied(
+    new: Sequence[_Text], missing: Sequence[Criterion], draft: _Draft
+) -> list[_Text]:
+    """Refuse slightly miscopied texts of missing criteria when a real change is beside them."""
+    originals: dict[_Text, Criterion] = {}
+    for text in new:
+        for old in missing:
+            if old.kind == text.kind and is_near_duplicate(old.text, text.text):
+                originals[text] = old
+    if len(originals) == len(new):
+        return list(new)
+    for text, old in originals.items():
+        draft.refuse(text, "a slightly changed copy beside another change", old)
+    return [text for text in new if text not in originals]
+
+
 def _allowed(new: Sequence[_Text], rules: EditRules, draft: _Draft) -> list[_Text]:
     """Refuse texts of a branch that is off; return the others."""
     kept: list[_Text] = []
@@ -275,14 +292,6 @@ def _pairs(
             pairs[new[i]] = targets[j]
             taken.add(j)
     return pairs
-
-
-def _rank(text: _Text, old: Criterion | None, named: set[str]) -> int:
-    """Order of the changes of one reply: what the analysis names first, a miscopied text last."""
-    if old is not None and old.id in named:
-        return 0
-    is_miscopied = old is not None and old.kind == text.kind
-    return 2 if is_miscopied and is_near_duplicate(old.text, text.text) else 1
 
 
 def _is_named(criterion: Criterion, shown: Sequence[Criterion], analysis: str) -> bool:

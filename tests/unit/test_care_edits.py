@@ -227,12 +227,16 @@ def test_a_reply_makes_one_change_whether_it_rewrites_or_adds() -> None:
     assert [e.status for e in both.edits] == ["accepted", "accepted"]
 
 
-def test_a_miscopied_text_does_not_take_the_place_of_the_change_that_was_meant() -> None:
+@pytest.mark.parametrize("change", [NEW_LLM, NEW_RESIST])
+def test_a_miscopied_text_does_not_take_the_place_of_the_change_that_was_meant(change: str) -> None:
     miscopied = "[llm] Does this story end with a question?"
-    evolution = edited([miscopied, *all_but(ENDING), NEW_LLM])
-    assert [(e.status, e.old) for e in evolution.edits] == [("accepted", None), ("refused", ENDING)]
+    evolution = edited([miscopied, *all_but(ENDING), change])
+    assert [(e.status, e.old) for e in evolution.edits] == [("refused", ENDING), ("accepted", None)]
     assert evolution.rubric.criteria[:4] == RUBRIC.criteria
-    assert evolution.rubric.criteria[4].tagged == NEW_LLM
+    assert evolution.rubric.criteria[4].tagged == change
+    assert evolution.num_restored == 1
+    alone = edited([miscopied, *all_but(ENDING)])
+    assert alone.rubric.criterion("c3").tagged == miscopied
 
 
 def test_of_several_changes_the_one_that_the_analysis_names_is_made() -> None:
