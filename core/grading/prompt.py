@@ -43,8 +43,7 @@ def judge_prompt(template: str, request: JudgeRequest, *, style: Style) -> str:
         values["ids"] = ", ".join(short_ids(len(request.criteria)))
     else:
         values["criteria"] = json_text([c.text for c in request.criteria], indent=1)
-        top = max(c.max for c in request.criteria)
-        values["values"] = " or ".join(f'"{level}"' for level in range(top + 1))
+        values["values"] = _string_values([c.max for c in request.criteria])
     return fill(template, values)
 
 
@@ -79,6 +78,14 @@ def rescore_prompt(template: str, request: RescoreRequest) -> str:
             "rollout_ids": ", ".join(names),
         },
     )
+
+
+def _string_values(maxima: Sequence[int]) -> str:
+    """Return which strings a verbatim reply may give, by criterion where they differ."""
+    levels = [" or ".join(f'"{level}"' for level in range(top + 1)) for top in maxima]
+    if len(set(levels)) == 1:
+        return levels[0]
+    return "in the order of the list " + "; ".join(levels)
 
 
 def _criteria_lines(criteria: Sequence[Criterion]) -> str:
