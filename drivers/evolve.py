@@ -31,6 +31,7 @@ from core.evolution.rare import (
     replacement_request,
     rescore_request,
 )
+from core.grading.cache_key import verdict_key
 from core.grading.visible import visible_response
 from core.metrics import saturation_counts
 from core.records import (
@@ -197,8 +198,31 @@ class Evolver:
         return replace(group, rubric=rubric, rollouts=tuple(rollouts))
 
     async def _rescore(self, request: RescoreRequest) -> RescoreReply:
+        """Ask the judge once for all cells; a step that is done again finds them in the store."""
+        # The judge sees the whole group: other verdicts than those on one response alone.
+        judge = f"{self._judge.identity} rescore {len(request.responses)}"
+        context = "\x00".join((request.prompt, *request.responses))
+        rows = [
+            [(c.id, verdict_key(judge, context, c, response)) for c in request.criteria]
+            for response in request.responses
+        ]
+        known = await self._store.cached_verdicts(tuple(key for row in rows for _, key in row))
+        if all(key in known for row in rows for _, key in row):
+            verdicts = tuple(
+                tuple(replace(known[key], criterion_id=criterion_id) for criterion_id, key in row)
+                for row in rows
+            )
+            return RescoreReply(verdicts=verdicts, judge=self._judge.identity)
         self.counts.rescored_calls += 1
-        return await self._judge.rescore(request)
+        reply = await self._judge.rescore(request)
+        fresh = {
+            key: v
+            for row, verdicts in zip(rows, reply.verdicts, strict=True)
+            for (_, key), v in zip(row, verdicts, strict=True)
+            if v.score is not None
+        }
+        await self._store.put_verdicts(fresh)
+        return reply
 
     # -------------------------------------------------------------- next visit
     async def next_visit(self, group: GradedGroup, is_expired: Callable[[], bool]) -> None:

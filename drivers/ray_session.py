@@ -8,8 +8,11 @@ turns it on when a token file happens to lie in the home folder.
 
 import logging
 import os
+from typing import Any
 
 import ray
+
+from core.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,21 @@ def start_ray(num_cpus: int | None = None) -> str:
             logging_level=logging.WARNING,
         )
     else:
-        context = ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+        context = _joined(address)
     dashboard = context.dashboard_url
     return f"http://{dashboard}" if dashboard else ""
+
+
+def _joined(address: str) -> Any:
+    try:
+        return ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+    except ConnectionError as error:
+        raise ConfigError(
+            f"got RAY_ADDRESS={address!r} with no Ray cluster there ({_first_line(error)}), wanted "
+            "a running one: start it with `ray start --head`, correct the address, or unset "
+            "RAY_ADDRESS for a local cluster of the run's own"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

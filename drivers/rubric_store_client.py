@@ -15,7 +15,7 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from actors.rubric_log import RubricVersion
 from actors.rubric_store import RubricStoreActor
-from core.errors import ConfigError
+from core.errors import ConfigError, RunStopped
 from core.query import Query
 from core.records import Commit, CommitResult, Verdict
 from core.rubric import Rubric
@@ -106,7 +106,7 @@ class StoreClient:
                 raise cause from None
             raise
         except RayActorError as error:
-            raise RuntimeError(
+            raise RunStopped(
                 f"{self.name} ended while the driver waited for it to {what}: {error}"
             ) from error
 

@@ -124,7 +124,7 @@ class Run:
         closing.callback(shutil.rmtree, weights, ignore_errors=True)
         closing.callback(learner.close)
         closing.push_async_callback(pool.shutdown)
-        closing.push_async_callback(stop_serving, config.name)
+        closing.push_async_callback(_end_serving, config.name)
         log.info("starting workers, learner, judge, writer and store")
         started = time.monotonic()
         async with asyncio.TaskGroup() as starting:
@@ -197,6 +197,19 @@ def _pool_figures(status: PoolStatus) -> dict[str, float]:
         "rollout/waiting": float(status.num_waiting),
         "rollout/restarts": float(status.num_restarts),
     }
+
+
+async def _end_serving(name: str) -> None:
+    """End judge and writer; what keeps them from ending must not hide how the run ended."""
+    try:
+        await stop_serving(name)
+    except Exception:
+        log.warning(
+            "judge and writer of %s may still run (the next start of the run adopts them; `serve "
+            "status` shows them)",
+            name,
+            exc_info=True,
+        )
 
 
 def _install_s() -> float | None:

@@ -150,8 +150,10 @@ class _Client:
 
         started = time.monotonic()
         deadline = started + limit_s
-        tries = 0
+        tries, lost = 0, ""
         while True:
+            if lost and time.monotonic() >= deadline:
+                raise self._given_up(method, request, "unavailable", lost)
             try:
                 return await self._once(method, request, deadline - time.monotonic())
             except TimeoutError:
@@ -165,10 +167,8 @@ class _Client:
                     deadline = started + limit_s + self._start_timeout_s
                 pause_s = min(_MAX_BACKOFF_S, _FIRST_BACKOFF_S * 2**tries)
                 pause_s *= random.uniform(0.5, 1.0)
-                if time.monotonic() + pause_s > deadline:
-                    detail = f"{self._name} failed {tries} times, last: {type(error).__name__}"
-                    raise self._given_up(method, request, "unavailable", detail) from None
-                await asyncio.sleep(pause_s)
+                lost = f"{self._name} failed {tries} times, last: {type(error).__name__}"
+                await asyncio.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
             except Exception as error:
                 # A bug in the replica's code, or Serve shutting down: told, never a score.
                 detail = f"{self._name} raised {type(error).__name__}: {str(error)[-500:]}"
@@ -179,7 +179,7 @@ class _Client:
         try:
             async with asyncio.timeout(limit_s):
                 return await response
-        except TimeoutError:
+        except (TimeoutError, asyncio.CancelledError):  # nobody waits for it any more
             response.cancel()
             raise
 

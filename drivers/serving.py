@@ -9,25 +9,32 @@ Ray must be running before ``start_judge`` or ``start_writer`` is called.
 """
 
 import asyncio
+import functools
 import json
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import SecretStr
 
 from core.config import RunConfig, ServedModelConfig
+from core.errors import RunStopped
 from drivers.packaged_model import resolve_model
 from drivers.served_clients import ServedJudge, ServedWriter
 from serve.backends.base import read_api_key
 from serve.identity import judge_identity, writer_identity
+
+T = TypeVar("T")
 
 Part = Literal["judge", "writer"]
 PARTS: tuple[Part, ...] = ("judge", "writer")
 DEPLOYMENTS: dict[Part, str] = {"judge": "Judge", "writer": "RubricWriter"}
 _POLL_S = 0.5
 _DESCRIBE_TIMEOUT_S = 60.0
+_SERVE_TIMEOUT_S = 180.0
+"""Longest wait for Serve's controller to answer one call."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +48,7 @@ async def start_serving(config: RunConfig) -> tuple[ServedJudge, ServedWriter]:
     """Start Serve once, then the run's judge and writer side by side."""
     from ray import serve
 
-    await asyncio.to_thread(serve.start, proxy_location="Disabled")
+    await _in_thread("start", functools.partial(serve.start, proxy_location="Disabled"))
     return await asyncio.gather(start_judge(config), start_writer(config))
 
 
@@ -63,7 +70,7 @@ async def stop_serving(run: str, *, timeout_s: float = 60.0) -> tuple[str, ...]:
     """End the run's applications and their call limiters; return the names of those ended."""
     from ray import serve
 
-    running = (await asyncio.to_thread(serve.status)).applications
+    running = (await _in_thread("tell its status", serve.status)).applications
     ended = [app_name(run, part) for part in PARTS if app_name(run, part) in running]
     configs = [await _described(name) for name in ended]
     await asyncio.gather(*(_delete(name, timeout_s) for name in ended))
@@ -91,11 +98,12 @@ async def scale(run: str, part: Part, num_replicas: int, *, timeout_s: float = 6
     from ray.serve.context import _get_global_client
 
     name = app_name(run, part)
-    client = await asyncio.to_thread(_get_global_client)
+    client = await _in_thread("be found", _get_global_client)
     assert client is not None
     target = DeploymentID(name=DEPLOYMENTS[part], app_name=name)
     # What the dashboard's scale endpoint calls; redeploying would replace every replica.
-    await client._controller.update_deployment_replicas.remote(target, num_replicas)
+    asked = client._controller.update_deployment_replicas.remote(target, num_replicas)
+    await asyncio.wait_for(asked, _SERVE_TIMEOUT_S)
     deadline = time.monotonic() + timeout_s
     while await _num_running(name, part) != num_replicas:
         if time.monotonic() > deadline:
@@ -113,7 +121,7 @@ async def _start(run: str, part: Part, config: ServedModelConfig, identity: str)
     from ray import serve
 
     key = read_api_key(config) if config.backend == "openai" else SecretStr("")
-    await asyncio.to_thread(serve.start, proxy_location="Disabled")
+    await _in_thread("start", functools.partial(serve.start, proxy_location="Disabled"))
     name = app_name(run, part)
     if await _described(name) == (config.model_dump_json(), identity):
         logger.info("%s runs already with this config: adopted", name)
@@ -128,7 +136,8 @@ async def _start(run: str, part: Part, config: ServedModelConfig, identity: str)
         route_prefix=None,
         external_scaler_enabled=True,
     )
-    handles = await asyncio.to_thread(serve.run_many, [target], wait_for_applications_running=False)
+    deploy = functools.partial(serve.run_many, [target], wait_for_applications_running=False)
+    handles = await _in_thread(f"take {name}", deploy)
     await _wait_until_running(name, config.start_timeout_s)
     return handles[0]
 
@@ -175,7 +184,10 @@ async def _wait_until_running(name: str, timeout_s: float) -> None:
             return
         detail = "" if app is None else _detail(app)
         if state in ("DEPLOY_FAILED", "UNHEALTHY"):
-            raise RuntimeError(f"{name} did not start ({state}): {detail}")
+            raise RunStopped(
+                f"got {name} {state}, wanted it to run: {detail}; mend that, or see its log in the "
+                "Ray dashboard, and run the same command again"
+            )
         if time.monotonic() > deadline:
             raise TimeoutError(
                 f"the driver waited {timeout_s:.0f} s for {name} to run (now {state}): {detail}; "
@@ -189,10 +201,21 @@ def _detail(app: Any) -> str:
     return " ".join(m.strip() for m in messages if m)[-2000:]
 
 
+async def _in_thread(what: str, call: Callable[[], T]) -> T:
+    """Return what a blocking call of Serve gives, within a limit."""
+    try:
+        return await asyncio.wait_for(asyncio.to_thread(call), _SERVE_TIMEOUT_S)
+    except TimeoutError:
+        raise TimeoutError(
+            f"the driver waited {_SERVE_TIMEOUT_S:.0f} s for Ray Serve to {what}: see `serve "
+            "status` and the log of its controller in the Ray dashboard"
+        ) from None
+
+
 async def _status(name: str) -> Any:
     from ray import serve
 
-    return (await asyncio.to_thread(serve.status)).applications.get(name)
+    return (await _in_thread("tell its status", serve.status)).applications.get(name)
 
 
 async def _num_running(name: str, part: Part) -> int:

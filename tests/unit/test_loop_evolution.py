@@ -178,3 +178,34 @@ async def test_verdicts_that_the_store_has_are_not_asked_for_again(tmp_path: Pat
     assert first.judge.requests
     assert second.judge.requests == []
     assert second.trained() == first.trained()
+
+
+async def test_a_step_that_is_done_again_finds_its_rescored_verdicts_in_the_store(
+    tmp_path: Path,
+) -> None:
+    config = make_config(loop__steps=2, evolution={"method": "rare"})
+    first = Rig(
+        config,
+        tmp_path / "a",
+        judge=FakeJudge(always_full=["Is it short"]),
+        writer=FakeWriter(replacement_reply),
+    )
+    await first.run()
+    store = FakeStore()
+    store.verdicts = first.store.verdicts
+    second = Rig(
+        config,
+        tmp_path / "b",
+        judge=FakeJudge(always_full=["Is it short"]),
+        writer=FakeWriter(replacement_reply),
+        store=store,
+    )
+    await second.run()
+    assert len(first.judge.rescores) == 4
+    assert second.judge.rescores == []
+    assert [c.rubric for c in second.store.commits] == [c.rubric for c in first.store.commits]
+    rewards = [
+        [s.reward for _, gs, _ in rig.recorder.steps for g in gs for s in g.rollouts]
+        for rig in (first, second)
+    ]
+    assert rewards[0] == rewards[1]

@@ -156,6 +156,7 @@ async def test_a_cancelled_caller_gives_its_place_back() -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert (judge.totals().in_flight, judge.totals().waiting) == (0, 0)
+    assert handle.cancelled == 1  # the one that was sent
     handle.delay_s = 0.0
     assert await judge.grade(REQUEST) == REPLY
 
