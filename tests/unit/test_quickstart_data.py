@@ -72,7 +72,7 @@ def test_repeating_one_word_passes_the_whole_rubric_but_not_gold() -> None:
         assert listed is not None
         words = listed.args["words"]
         assert isinstance(words, list)
-        response = " ".join([f"The {words[0]} is the {words[0]}."] * 4)
+        response = " ".join([f"The {words[0]} is the {words[0]}."] * 5)
         assert all(v.is_full for v in verdicts_on(query, query.rubric.criteria, response))
         assert gold_of(query, response) < 0.5
 
