@@ -1,8 +1,15 @@
-"""The policy's chat template as the config gives it: Jinja text, or a file that holds it."""
+"""The policy's tokenizer with its chat template, and a query as the tokens that it starts from.
 
+The template is the model's own, or what the config gives: Jinja text, or a file that holds it.
+Importable without torch, vLLM or Ray.
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from core.errors import ConfigError
+from core.query import Message
 
 
 def read_chat_template(given: str) -> str:
@@ -19,3 +26,42 @@ def read_chat_template(given: str) -> str:
             "holds one: correct the path, or write the template into the config"
         )
     return path.read_text(encoding="utf-8")
+
+
+def policy_tokenizer(
+    model: str,
+    *,
+    trust_remote_code: bool = False,
+    chat_template: str | None = None,
+    needs_template: bool = True,
+) -> Any:
+    """Return the tokenizer of a model folder or hub name; ConfigError when it has no template."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(model, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConfigError(
+            f"got model {model} whose tokenizer cannot be loaded ({reason}), wanted a whole "
+            "Hugging Face folder: set policy.model to one"
+        ) from error
+    if chat_template is not None:
+        tokenizer.chat_template = read_chat_template(chat_template)
+    if needs_template and not tokenizer.chat_template:
+        raise ConfigError(
+            f"got model {model} without a chat template, wanted one: set policy.chat_template to a "
+            "Jinja template or a file that holds one"
+        )
+    return tokenizer
+
+
+def prompt_token_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+    """Return what the policy is given for these messages."""
+    ids = tokenizer.apply_chat_template(
+        [message.model_dump() for message in messages],
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=False,
+    )
+    return [int(i) for i in ids]

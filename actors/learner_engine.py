@@ -18,10 +18,11 @@ from core.deepspeed_config import deepspeed_config
 LOOPBACK = "127.0.0.1"
 
 
-def join_ranks(rank: int, world_size: int, master: tuple[str, int], timeout_s: float) -> None:
+def join_ranks(
+    rank: int, world_size: int, master: tuple[str, int], timeout_s: float, *, on_gpu: bool
+) -> None:
     """Join the ranks' process group; every rank must call it."""
     address, port = master
-    on_gpu = torch.cuda.is_available()
     os.environ |= {
         "RANK": str(rank),
         "WORLD_SIZE": str(world_size),

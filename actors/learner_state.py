@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedModel
 
-from actors.chat_template import read_chat_template
+from actors.chat_template import policy_tokenizer
 from actors.weights import export_weights, write_weights
 from core.config import PolicyConfig
 from core.errors import ConfigError
@@ -70,16 +70,13 @@ def export_folder(model: PreTrainedModel, policy: PolicyConfig, folder: str, *, 
     config.save_pretrained(folder)
     if model.generation_config is not None:
         model.generation_config.save_pretrained(folder)
-    _tokenizer(policy).save_pretrained(folder)
-
-
-def _tokenizer(policy: PolicyConfig) -> Any:
-    tokenizer = AutoTokenizer.from_pretrained(
-        policy.model, trust_remote_code=policy.trust_remote_code
+    tokenizer = policy_tokenizer(
+        policy.model,
+        trust_remote_code=policy.trust_remote_code,
+        chat_template=policy.chat_template,
+        needs_template=False,
     )
-    if policy.chat_template is not None:
-        tokenizer.chat_template = read_chat_template(policy.chat_template)
-    return tokenizer
+    tokenizer.save_pretrained(folder)
 
 
 def _random_state() -> dict[str, Any]:

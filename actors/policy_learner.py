@@ -100,8 +100,11 @@ class PolicyLearner:
         random.seed(setup.seed)
         np.random.seed(setup.seed % 2**32)
         torch.manual_seed(setup.seed)
-        join_ranks(setup.rank, setup.world_size, setup.master, setup.learner.timeout_s)
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        # Not what the machine has: a GPU that was not reserved belongs to somebody else.
+        on_gpu = setup.learner.num_gpus > 0
+        timeout_s = setup.learner.timeout_s
+        join_ranks(setup.rank, setup.world_size, setup.master, timeout_s, on_gpu=on_gpu)
+        self.device = torch.device("cuda" if on_gpu else "cpu")
         reference = load_reference(setup.policy, setup.learner, setup.temperature)
         self.reference = None if reference is None else reference.to(self.device)
         self.engine: Any = build_engine(

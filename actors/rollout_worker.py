@@ -22,9 +22,9 @@ from typing import Any
 import psutil
 import ray
 
-from actors.chat_template import read_chat_template
+from actors.chat_template import policy_tokenizer, prompt_token_ids
 from core.engine_args import engine_env
-from core.errors import ConfigError, RolloutError, StaleVersionError, WeightSyncError
+from core.errors import RolloutError, StaleVersionError, WeightSyncError
 from core.records import FinishReason, GenerateRequest, Rollout, WeightUpdate
 
 logger = logging.getLogger(__name__)
@@ -108,29 +108,20 @@ class RolloutWorker:
     # -------------------------------------------------------------- life
     async def start(self) -> None:
         """Start the engine with the base weights; the worker stays stale."""
-        from transformers import AutoTokenizer
         from vllm import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
         if self._engine is not None:
             return
         started = time.monotonic()
-        self._tokenizer = AutoTokenizer.from_pretrained(
-            self._args["model"], trust_remote_code=self._args.get("trust_remote_code", False)
+        self._tokenizer = policy_tokenizer(
+            self._args["model"],
+            trust_remote_code=self._args.get("trust_remote_code", False),
+            chat_template=self._chat_template,
         )
-        self._set_chat_template()
         self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._args))
         self._watch = asyncio.create_task(self._end_when_engine_dies())
         logger.info("%r: engine ready after %.0f s", self, time.monotonic() - started)
-
-    def _set_chat_template(self) -> None:
-        if self._chat_template is not None:
-            self._tokenizer.chat_template = read_chat_template(self._chat_template)
-        if not self._tokenizer.chat_template:
-            raise ConfigError(
-                f"got model {self._args['model']} without a chat template, wanted one: set "
-                "policy.chat_template to a Jinja template or a file that holds one"
-            )
 
     async def shutdown(self) -> None:
         """End the engine and every process it started."""
@@ -188,12 +179,7 @@ class RolloutWorker:
             )
 
     def _prompt_token_ids(self, request: GenerateRequest) -> list[int]:
-        ids = self._tokenizer.apply_chat_template(
-            [message.model_dump() for message in request.messages],
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=False,
-        )
+        ids = prompt_token_ids(self._tokenizer, request.messages)
         room = self._args["max_model_len"] - request.max_new_tokens
         if len(ids) > room:
             raise RolloutError(
@@ -202,7 +188,7 @@ class RolloutWorker:
                 f"sampling.max_new_tokens {request.max_new_tokens}): shorten the prompt, "
                 "raise the first or lower the second"
             )
-        return [int(i) for i in ids]
+        return ids
 
     async def _answer(self, request: GenerateRequest, prompt_token_ids: list[int]) -> _Answer:
         from vllm.v1.engine.exceptions import EngineDeadError

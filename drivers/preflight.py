@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from actors.chat_template import read_chat_template
+from actors.chat_template import policy_tokenizer, prompt_token_ids, read_chat_template
 from core.config import CareEvolution, RatchetEvolution, RunConfig, ServedModelConfig
 from core.errors import ConfigError
 from core.query import Query
@@ -106,6 +106,30 @@ def context_problems(config: RunConfig, folder: Path) -> list[str]:
             "lower policy.max_model_len (and sampling.max_new_tokens)"
         ]
     return []
+
+
+def prompt_problems(config: RunConfig, data: RunData, folder: Path) -> list[str]:
+    """Return a sentence for the longest prompt that leaves no room for its response."""
+    policy, room = config.policy, config.policy.max_model_len - config.sampling.max_new_tokens
+    tokenizer = policy_tokenizer(
+        str(folder),
+        trust_remote_code=policy.trust_remote_code,
+        chat_template=policy.chat_template,
+    )
+    lengths = {
+        query.id: len(prompt_token_ids(tokenizer, query.messages))
+        for query in (*data.train, *data.eval)
+    }
+    too_long = [query_id for query_id, length in lengths.items() if length > room]
+    if not too_long:
+        return []
+    longest = max(too_long, key=lambda query_id: lengths[query_id])
+    return [
+        f"query {longest!r}: got a prompt of {lengths[longest]} tokens ({len(too_long)} such "
+        f"queries in all), wanted at most {room} (policy.max_model_len {policy.max_model_len} minus "
+        f"sampling.max_new_tokens {config.sampling.max_new_tokens}): shorten the prompt, raise the "
+        "first or lower the second"
+    ]
 
 
 def _template_problems(config: RunConfig) -> list[str]:

@@ -19,7 +19,7 @@ from core.errors import ConfigError, RolloutError, RunStopped, StaleVersionError
 from drivers.config_file import load_config
 from drivers.packaged_model import resolve_model
 from drivers.plan import plan_text
-from drivers.preflight import RunData, context_problems, load_run_data, missing
+from drivers.preflight import RunData, context_problems, load_run_data, missing, prompt_problems
 from drivers.run_folder import RunFolder, runs_root
 
 log = logging.getLogger("ratchet")
@@ -89,9 +89,11 @@ def _run(config: RunConfig, data: RunData) -> int:
         return 0
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     model_folder = Path(resolve_model(config.policy.model)).expanduser()
-    problems = context_problems(config, model_folder) if model_folder.is_dir() else []
-    if problems:
-        raise ConfigError(problems[0])
+    if model_folder.is_dir():
+        problems = context_problems(config, model_folder)
+        problems = problems or prompt_problems(config, data, model_folder)
+        if problems:
+            raise ConfigError(problems[0])
     with folder.locked():
         from drivers.ray_session import start_ray
 

@@ -4,8 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from actors.chat_template import read_chat_template
+from actors.chat_template import policy_tokenizer, prompt_token_ids, read_chat_template
 from core.errors import ConfigError
+from core.query import Message, Query
+from drivers.preflight import RunData, prompt_problems
+from tests.unit.loop_rig import make_config, make_queries
+
+TEMPLATE = "{% for m in messages %}{{ m.role }} {{ m.content }}{% endfor %}"
 
 
 def test_text_is_taken_as_it_is_and_a_file_is_read(tmp_path: Path) -> None:
@@ -19,3 +24,53 @@ def test_text_is_taken_as_it_is_and_a_file_is_read(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="wanted a Jinja template or an existing file"):
         read_chat_template(str(tmp_path / "absent.jinja"))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A folder with a tokenizer of whole words, without a template."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+    from transformers import PreTrainedTokenizerFast
+
+    words = Tokenizer(WordLevel({"[UNK]": 0, "user": 1, "word": 2}, unk_token="[UNK]"))
+    words.pre_tokenizer = Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]").save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_a_model_without_a_template_is_refused_unless_one_is_given(model: Path) -> None:
+    with pytest.raises(ConfigError, match=r"without a chat template, wanted one: set policy\.chat"):
+        policy_tokenizer(str(model))
+    assert policy_tokenizer(str(model), needs_template=False).chat_template is None
+    tokenizer = policy_tokenizer(str(model), chat_template=TEMPLATE)
+    message = Message(role="user", content="word word")
+    assert prompt_token_ids(tokenizer, (message,)) == [1, 2, 2]
+
+
+def test_a_folder_without_a_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"got model {tmp_path} whose tokenizer cannot be loaded"):
+        policy_tokenizer(str(tmp_path))
+
+
+def test_a_prompt_without_room_for_its_response_is_found_before_the_run(model: Path) -> None:
+    config = make_config(
+        policy={"model": str(model), "max_model_len": 20, "chat_template": TEMPLATE},
+        sampling__max_new_tokens=10,
+    )
+    queries = tuple(make_queries().values())
+    short = tuple(q.model_copy(update={"messages": (say("word " * 9),)}) for q in queries)
+    long = short[0].model_copy(update={"id": "long", "messages": (say("word " * 10),)})
+    assert prompt_problems(config, run_data(short), model) == []
+    (problem,) = prompt_problems(config, run_data((*short, long)), model)
+    assert problem.startswith("query 'long': got a prompt of 11 tokens (1 such queries in all)")
+    assert "wanted at most 10 (policy.max_model_len 20 minus" in problem
+
+
+def say(text: str) -> Message:
+    return Message(role="user", content=text)
+
+
+def run_data(queries: tuple[Query, ...]) -> RunData:
+    return RunData(train=queries, eval=(), fingerprint="f")
