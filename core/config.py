@@ -249,6 +249,9 @@ class LoopConfig(Frozen):
     max_policy_age: int = Field(default=0, ge=0)
     """0 is the synchronous on-policy run; k lets generation run k updates ahead."""
     order: Literal["drawn", "finished"] = "drawn"
+    """``drawn``: a step trains its own draws, so slow queries are not left out. ``finished``: the
+    first finished groups train, and a slow group's age can pass ``max_policy_age`` by the updates
+    that it missed (the metric ``trajectory_staleness`` shows it)."""
     eval_every: int = Field(default=0, ge=0)
     """Steps between held-out evaluations; 0 is never."""
     checkpoint_every: int = Field(default=10, ge=0)
