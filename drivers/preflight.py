@@ -126,9 +126,9 @@ def prompt_problems(config: RunConfig, data: RunData, folder: Path) -> list[str]
     longest = max(too_long, key=lambda query_id: lengths[query_id])
     return [
         f"query {longest!r}: got a prompt of {lengths[longest]} tokens ({len(too_long)} such "
-        f"queries in all), wanted at most {room} (policy.max_model_len {policy.max_model_len} minus "
-        f"sampling.max_new_tokens {config.sampling.max_new_tokens}): shorten the prompt, raise the "
-        "first or lower the second"
+        f"queries in all), wanted at most {room} (policy.max_model_len {policy.max_model_len} "
+        f"minus sampling.max_new_tokens {config.sampling.max_new_tokens}): shorten the prompt, "
+        "raise the first or lower the second"
     ]
 
 
