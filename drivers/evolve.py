@@ -285,6 +285,8 @@ class Evolver:
                 )
             )
             is_lost = result.status == "conflict"
+            if result.status == "duplicate":  # of this very commit, or of an earlier life's other
+                is_lost = await self._store.current(group.query.id) != evolution.rubric
         if is_lost:
             self.counts.commit_conflicts += 1
             evolution = _refused(

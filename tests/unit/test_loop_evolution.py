@@ -5,7 +5,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from core.records import ContrastRequest, ReplacementRequest
+import pytest
+
+from core.records import Commit, CommitResult, ContrastRequest, ReplacementRequest
 from tests.fakes import FakeJudge, FakeStore, FakeWriter
 from tests.unit.loop_rig import NUM_QUERIES, Rig, make_config, make_queries
 
@@ -209,3 +211,32 @@ async def test_a_step_that_is_done_again_finds_its_rescored_verdicts_in_the_stor
         for rig in (first, second)
     ]
     assert rewards[0] == rewards[1]
+
+
+class Forgetful(FakeStore):
+    """Answers every commit as one that was applied before; ``applies`` tells whether it was."""
+
+    def __init__(self, applies: bool) -> None:
+        super().__init__()
+        self.applies = applies
+
+    async def commit(self, commit: Commit) -> CommitResult:
+        if self.applies:
+            await super().commit(commit)
+        version = self.rubrics[commit.query_id].version
+        return CommitResult(status="duplicate", version=version)
+
+
+@pytest.mark.parametrize("applies", [True, False])
+async def test_a_duplicate_counts_as_applied_only_if_the_store_holds_that_rubric(
+    tmp_path: Path, applies: bool
+) -> None:
+    config = make_config(loop__steps=1, evolution={"method": "rare"})
+    judge = FakeJudge(always_full=["Is it short"])
+    store = Forgetful(applies)
+    rig = Rig(config, tmp_path, judge=judge, writer=FakeWriter(replacement_reply), store=store)
+    await rig.run()
+    statuses = {edit.status for _, edit, _, _ in rig.recorder.edits}
+    versions = {g.rubric.version for _, groups, _ in rig.recorder.steps for g in groups}
+    assert statuses == ({"accepted"} if applies else {"refused"})
+    assert versions == ({1} if applies else {0})
