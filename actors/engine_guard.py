@@ -7,6 +7,7 @@ the owner named in the environment; when the owner is gone it kills the chain up
 The wait is on a pidfd, so a reused process id cannot be taken for the owner.
 """
 
+import contextlib
 import logging
 import os
 import select
@@ -66,7 +67,8 @@ def _end_engine_after(owner: int) -> None:
     chain = engine_chain(owner)
     logger.warning("process %d, which started this engine, has ended: killing %s", owner, chain)
     for pid in chain:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it ended by itself meanwhile
+            os.kill(pid, signal.SIGKILL)
 
 
 def start_guard() -> threading.Thread | None:

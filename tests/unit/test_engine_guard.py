@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
+from actors import engine_guard
 from core.engine_args import OWNER_ENV
 
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -60,3 +62,20 @@ def test_an_engine_whose_owner_ended_before_it_came_up_ends_at_once() -> None:
     finally:
         core.kill()
         core.wait()
+
+
+def test_a_process_that_ended_meanwhile_does_not_save_the_ones_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    killed: list[int] = []
+
+    def kill(pid: int, number: int) -> None:
+        if pid == 11:
+            raise ProcessLookupError
+        killed.append(pid)
+
+    monkeypatch.setattr(engine_guard, "wait_for_end", lambda pid: None)
+    monkeypatch.setattr(engine_guard, "engine_chain", lambda owner: [10, 11, 12])
+    monkeypatch.setattr(engine_guard.os, "kill", kill)
+    engine_guard._end_engine_after(9)
+    assert killed == [10, 12]
