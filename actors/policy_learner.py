@@ -34,7 +34,7 @@ from core.batching import MiniBatch, mini_batches, num_response_tokens, num_toke
 from core.batching import rank_micro_batches as split_by_rank
 from core.config import LearnerConfig, PolicyConfig
 from core.deepspeed_config import learning_rate
-from core.errors import RunStopped, WeightSyncError
+from core.errors import RunStopped
 from core.loss import LossInputs, LossSums, grpo_loss, token_mean, truncated_is_weights
 from core.mismatch import MAXIMA, SUMS, mismatch_metrics, mismatch_sums
 from core.packing import PackedRow, pack_row
@@ -221,7 +221,7 @@ class PolicyLearner:
         metrics = {
             "actor/lr": learning_rate(batch.step, self.learner),
             "actor/empty_batches": 0.0 if samples else 1.0,
-            "perf/train_tokens": float(sum(num_tokens(sample) for sample in samples)),
+            "perf/total_num_tokens": float(sum(num_tokens(sample) for sample in samples)),
         }
         if not samples:
             logger.warning("step %d has no sample to train on: no optimizer step", batch.step)
@@ -266,15 +266,13 @@ class PolicyLearner:
 
     # ------------------------------------------------------------------ weights and state
     def publish(
-        self, version: int, transport: Literal["shm", "object_store", "nccl"], folder: str
+        self, version: int, transport: Literal["shm", "object_store"], folder: str
     ) -> WeightUpdate:
         """Write the weights where workers can read them; rank 0's answer is the whole one."""
         model = self.engine.module.model
         if transport == "shm":
             return publish_file(model, version, folder, rank=self.rank)
-        if transport == "object_store":
-            return publish_objects(model, version, rank=self.rank)
-        raise WeightSyncError(f"got transport {transport!r}, wanted shm or object_store")
+        return publish_objects(model, version, rank=self.rank)
 
     def perturb(self, scale: float, seed: int) -> None:
         """Add small deterministic noise to all weights, for the start-up self-check."""

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from core.errors import WeightSyncError
 from core.records import WeightUpdate
 
 _MEMORY_FOLDER = Path("/dev/shm")
@@ -34,11 +33,6 @@ async def host_files(update: WeightUpdate) -> AsyncIterator[str]:
                     yield path
                 finally:
                     os.unlink(path)
-        case "nccl":
-            raise WeightSyncError(
-                "got weights over NCCL, wanted shm or object_store: vLLM's NCCL engine needs a "
-                "rendezvous by the learner, which this version does not make"
-            )
 
 
 async def _fetched(bucket: Any) -> Mapping[str, np.ndarray]:

@@ -54,9 +54,9 @@ class RolloutConfig(Frozen):
     tensor_parallel_size: int = Field(default=1, ge=1)
     gpu_memory_utilization: float = Field(default=0.9, gt=0.0, le=1.0)
     max_num_seqs: int = Field(default=64, ge=1)
-    weight_transport: Literal["shm", "object_store", "nccl"] = "shm"
-    """How weights reach the workers: a file in /dev/shm (one host), Ray's object store (several),
-    or vLLM's NCCL engine (GPUs)."""
+    weight_transport: Literal["shm", "object_store"] = "shm"
+    """How weights reach the workers: a file in /dev/shm (one host) or Ray's object store (several
+    hosts)."""
     timeout_s: float = Field(default=600.0, gt=0.0)
     """Longest wait for one rollout."""
     start_timeout_s: float = Field(default=900.0, gt=0.0)
@@ -286,6 +286,16 @@ class RunConfig(Frozen):
     writer: WriterConfig = WriterConfig()
     evolution: EvolutionConfig = StaticEvolution()
     loop: LoopConfig
+
+    @model_validator(mode="after")
+    def _order_can_resume(self) -> Self:
+        """Edits belong to a step by their draw, which needs steps that train their own draws."""
+        if self.loop.order == "finished" and self.evolution.method != "static":
+            raise ValueError(
+                f"got loop.order=finished with evolution.method={self.evolution.method}, wanted "
+                "drawn: a run whose rubrics evolve resumes by the step of its draws"
+            )
+        return self
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -40,16 +40,11 @@ def policy_engine_args(
         "trust_remote_code": policy.trust_remote_code,
         "logprobs_mode": "processed_logprobs",
         "enable_prefix_caching": True,
-        "weight_transfer_config": {"backend": weight_backend(rollout)},
+        "weight_transfer_config": {"backend": WEIGHT_BACKEND},
         "worker_extension_cls": WEIGHT_EXTENSION,
     }
     args |= _prefill(policy.max_model_len) if is_cpu else {}
     return args | _common(is_cpu, rollout.tensor_parallel_size, rollout.gpu_memory_utilization)
-
-
-def weight_backend(rollout: RolloutConfig) -> str:
-    """vLLM's transfer backend for the config's transport (``nccl`` is vLLM's own)."""
-    return "nccl" if rollout.weight_transport == "nccl" else WEIGHT_BACKEND
 
 
 def served_engine_args(config: ServedModelConfig, *, is_cpu: bool) -> dict[str, Any]:

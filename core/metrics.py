@@ -64,7 +64,6 @@ METRICS: Mapping[str, str] = {
     "judge/retries": "repeated judge calls",
     "judge/parse_failure_rate": "share of verdicts that could not be read from the reply",
     "judge/queue_depth": "judge calls waiting or running",
-    "judge/num_replicas": "judge replicas",
     "judge/prompt_tokens": "tokens sent to the judge",
     "judge/completion_tokens": "tokens the judge wrote",
     "judge/cost_usd": "cost of judge calls in US dollars",
@@ -80,7 +79,6 @@ METRICS: Mapping[str, str] = {
         }.items()
     },
     **_spread("writer/latency_s", "seconds a writer call", "p50 p95 p99"),
-    "judge/gold_gap": "training judge's mean score minus the reference judge's",
     "actor/pg_loss": "policy gradient loss",
     "actor/kl_loss": "KL term to the reference model",
     "actor/ppo_kl": "mean old minus new log-prob",
@@ -104,24 +102,17 @@ METRICS: Mapping[str, str] = {
         for part, meaning in {
             "step": "the whole step",
             "gen": "generating the step's rollouts",
-            "reward": "judging them",
-            "old_log_prob": "log-probs of the learner before the update",
-            "ref": "log-probs of the reference model",
-            "adv": "rewards and advantages",
+            "reward": "judge calls, summed",
             "update_actor": "the policy update",
             "update_weights": "the weight sync",
-            "save_checkpoint": "writing a checkpoint",
             "testing": "the held-out evaluation",
             "trainer_idle": "the learner waiting for groups",
-            "rollout_idle": "rollout workers waiting for requests",
             "evolve_total": "writing and rescoring, summed over groups",
             "evolve_exposed": "evolution that nothing else overlapped",
         }.items()
     },
-    "perf/throughput": "tokens trained a second",
-    "perf/train_tokens": "tokens of prompt plus response in the samples that trained",
+    "perf/throughput": "tokens trained for each second of the step",
     "perf/total_num_tokens": "tokens of prompt plus response in the step",
-    "perf/max_memory_allocated_gb": "peak accelerator memory",
 }
 
 

@@ -381,7 +381,7 @@ class WeightUpdate:
     """Published weights of one policy version, ready to be loaded by rollout workers."""
 
     version: int
-    transport: Literal["shm", "object_store", "nccl"]
+    transport: Literal["shm", "object_store"]
     location: str = ""
     """Path of a safetensors file (shm)."""
     buckets: tuple[object, ...] = ()

@@ -102,12 +102,12 @@ def edit_from_row(row: Mapping[str, Any]) -> RubricEdit:
     )
 
 
-def rollout_row(group: ScoredGroup, scored: ScoredRollout) -> Row:
-    """Return one line of ``rollouts/step_N.jsonl``."""
+def rollout_row(step: int, group: ScoredGroup, scored: ScoredRollout) -> Row:
+    """Return one line of ``rollouts/step_N.jsonl``; ``step`` is the one that trained it."""
     graded = scored.graded
     rollout = graded.rollout
     return {
-        "step": group.draw.step,
+        "step": step,
         "query_id": rollout.query_id,
         "index": rollout.index,
         "visit": group.draw.visit,

@@ -19,7 +19,7 @@ from core.errors import ConfigError, RunStopped, WeightSyncError
 from core.records import StepReport, TrainBatch, TrainingSample, WeightUpdate
 from drivers.packaged_model import resolve_model
 
-Transport = Literal["shm", "object_store", "nccl"]
+Transport = Literal["shm", "object_store"]
 
 
 class LearnerGroup:

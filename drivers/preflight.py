@@ -146,11 +146,6 @@ def _template_problems(config: RunConfig) -> list[str]:
 def _rollout_problems(config: RunConfig) -> list[str]:
     rollout = config.rollout
     problems: list[str] = []
-    if rollout.weight_transport == "nccl":
-        problems.append(
-            "got rollout.weight_transport=nccl, which this version cannot do yet, wanted shm "
-            "(learner and workers on one host) or object_store (several)"
-        )
     if rollout.tensor_parallel_size > 1 and rollout.tensor_parallel_size != rollout.num_gpus:
         problems.append(
             f"got rollout.tensor_parallel_size={rollout.tensor_parallel_size} with "

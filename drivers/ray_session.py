@@ -21,7 +21,6 @@ def start_ray(num_cpus: int | None = None) -> str:
     """Connect or start; returns the dashboard's address, or an empty text when it has none."""
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     os.environ.setdefault("RAY_SERVE_QUEUE_LENGTH_RESPONSE_DEADLINE_S", "2")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     address = os.environ.get("RAY_ADDRESS") or "local"
     if address == "local":
         context = ray.init(

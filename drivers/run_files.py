@@ -62,11 +62,11 @@ class RunFiles:
 
     def write_rollouts(self, step: int, groups: Sequence[ScoredGroup]) -> None:
         """Write a step's rollouts as one whole file."""
-        write_whole(self._step_file(self.rollouts, step), _rollout_lines(groups))
+        write_whole(self._step_file(self.rollouts, step), _rollout_lines(step, groups))
 
     def write_eval(self, step: int, groups: Sequence[ScoredGroup]) -> None:
         """Write a held-out evaluation's rollouts as one whole file."""
-        write_whole(self._step_file(self.eval, step), _rollout_lines(groups))
+        write_whole(self._step_file(self.eval, step), _rollout_lines(step, groups))
 
     def write_edit(
         self, draw: Draw, edit: RubricEdit, from_version: int, to_version: int, seconds: float
@@ -172,8 +172,8 @@ def step_files(folder: Path) -> list[tuple[int, Path]]:
     return sorted(found)
 
 
-def _rollout_lines(groups: Sequence[ScoredGroup]) -> bytes:
-    return b"".join(json_line(rollout_row(g, r)) for g in groups for r in g.rollouts)
+def _rollout_lines(step: int, groups: Sequence[ScoredGroup]) -> bytes:
+    return b"".join(json_line(rollout_row(step, g, r)) for g in groups for r in g.rollouts)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

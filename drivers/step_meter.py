@@ -115,6 +115,8 @@ class StepMeter:
             **self._writer.stats(),
             **self.times.pop([g.draw for g in groups], idle_s),
             **_judge_metrics(counts),
+            "perf/throughput": report.metrics.get("perf/total_num_tokens", 0.0) / clock.total_s,
+            "timing_s/reward": sum(counts.judge_s),
             "timing_s/step": clock.total_s,
             "timing_s/trainer_idle": idle_s,
             "timing_s/update_actor": clock.seconds["update_actor"],

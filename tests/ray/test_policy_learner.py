@@ -257,7 +257,7 @@ async def test_off_policy_batches_report_importance_weights(tiny: str, tmp_path:
         assert metrics["actor/pg_clipfrac"] == 0.0
         assert 0 < metrics["rollout_corr/rollout_is_max"] <= 2.0
         assert 0 < metrics["rollout_corr/rollout_is_eff_sample_size"] <= 1.0
-        assert metrics["perf/train_tokens"] == sum(
+        assert metrics["perf/total_num_tokens"] == sum(
             len(s.prompt_token_ids) + len(s.token_ids) for g in batch.groups for s in g
         )
         for version in (1, 2, 3):

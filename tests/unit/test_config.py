@@ -62,3 +62,15 @@ def test_slots_are_one_batch_for_each_version_that_generation_may_run_ahead() ->
     assert config(loop={"steps": 1, "groups_per_step": 4}).loop.slots == 4
     ahead = config(loop={"steps": 1, "groups_per_step": 4, "max_policy_age": 2})
     assert ahead.loop.slots == 12
+
+
+def test_finished_order_is_refused_where_rubrics_evolve() -> None:
+    tree = {
+        "name": "x",
+        "data": {"train": "q"},
+        "policy": {"model": "m"},
+        "loop": {"steps": 1, "order": "finished"},
+    }
+    assert RunConfig.model_validate(tree).loop.order == "finished"
+    with pytest.raises(ValueError, match=r"got loop\.order=finished .* wanted drawn"):
+        RunConfig.model_validate(tree | {"evolution": {"method": "rare"}})

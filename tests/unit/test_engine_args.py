@@ -30,15 +30,12 @@ def test_a_cpu_engine_is_eager_and_has_no_gpu_settings() -> None:
     assert not {"tensor_parallel_size", "gpu_memory_utilization"} & set(args)
 
 
-def test_a_gpu_engine_takes_parallelism_memory_and_nccl_from_the_config() -> None:
-    rollout = RolloutConfig(
-        num_gpus=2, tensor_parallel_size=2, gpu_memory_utilization=0.5, weight_transport="nccl"
-    )
+def test_a_gpu_engine_takes_parallelism_and_memory_from_the_config() -> None:
+    rollout = RolloutConfig(num_gpus=2, tensor_parallel_size=2, gpu_memory_utilization=0.5)
     args = policy_engine_args(POLICY, rollout, is_cpu=False, model_folder="/m")
     assert args["enforce_eager"] is False
     assert args["tensor_parallel_size"] == 2
     assert args["gpu_memory_utilization"] == 0.5
-    assert args["weight_transfer_config"] == {"backend": "nccl"}
 
 
 def test_a_served_model_is_guarded_and_takes_its_own_context() -> None:

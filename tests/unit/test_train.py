@@ -29,7 +29,6 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["loop.stepz=3"], "got the unknown key `loop.stepz`"),
         (["data.train=absent.jsonl"], "got no readable file"),
         (["sampling.max_new_tokens=512"], "wanted room for a prompt"),
-        (["rollout.weight_transport=nccl"], "wanted shm"),
         (["rollout.tensor_parallel_size=2"], "wanted as many GPUs a worker"),
         (["policy.chat_template=absent.jinja"], "wanted a Jinja template or an existing file"),
         (["data.eval=null"], "without data.eval"),

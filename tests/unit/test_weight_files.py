@@ -3,12 +3,10 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from safetensors.torch import load_file
 
 from actors.weight_files import host_files
-from core.errors import WeightSyncError
 from core.records import WeightUpdate
 
 
@@ -34,10 +32,3 @@ async def test_buckets_become_one_file_after_another_with_the_same_bits() -> Non
             assert torch.equal(tensors["a"], weights)
     assert seen == ["a", "b"]
     assert not any(p.exists() for p in paths)
-
-
-async def test_nccl_is_refused_with_what_to_use_instead() -> None:
-    update = WeightUpdate(version=1, transport="nccl")
-    with pytest.raises(WeightSyncError, match="wanted shm or object_store"):
-        async for _ in host_files(update):
-            pass
