@@ -7,12 +7,20 @@ into ``RunConfig``; a component gets its own part only.
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from core.rubric import Frozen
+from core.config_values import (
+    Amount,
+    Beta,
+    Gate,
+    Part,
+    Seed,
+    checked_address,
+    checked_variable,
+)
 
 
-class DataConfig(Frozen):
+class DataConfig(Part):
     """Query files."""
 
     train: str
@@ -23,7 +31,7 @@ class DataConfig(Frozen):
     """What to do with a query without anchor under a method that needs one."""
 
 
-class PolicyConfig(Frozen):
+class PolicyConfig(Part):
     """The model being trained."""
 
     model: str
@@ -35,7 +43,7 @@ class PolicyConfig(Frozen):
     trust_remote_code: bool = False
 
 
-class SamplingConfig(Frozen):
+class SamplingConfig(Part):
     """How the policy answers."""
 
     group_size: int = Field(default=8, ge=2)
@@ -45,12 +53,12 @@ class SamplingConfig(Frozen):
     temperature: float = Field(default=1.0, gt=0.0)
 
 
-class RolloutConfig(Frozen):
+class RolloutConfig(Part):
     """Rollout workers, each one vLLM engine."""
 
     num_workers: int = Field(default=1, ge=1)
-    num_cpus: float = Field(default=1.0, ge=0.0)
-    num_gpus: float = Field(default=0.0, ge=0.0)
+    num_cpus: Amount = 1.0
+    num_gpus: Amount = 0.0
     tensor_parallel_size: int = Field(default=1, ge=1)
     gpu_memory_utilization: float = Field(default=0.9, gt=0.0, le=1.0)
     max_num_seqs: int = Field(default=64, ge=1)
@@ -60,23 +68,23 @@ class RolloutConfig(Frozen):
     timeout_s: float = Field(default=600.0, gt=0.0)
     """Longest wait for one rollout."""
     start_timeout_s: float = Field(default=900.0, gt=0.0)
-    logprob_gate: tuple[float, float] = (0.07, 0.35)
+    logprob_gate: tuple[Gate, Gate] = (0.07, 0.35)
     """Start-up self-check: largest mean and p99 of |rollout - learner| log-probs."""
 
 
-class LearnerConfig(Frozen):
+class LearnerConfig(Part):
     """The policy learner: one DeepSpeed engine over ``num_ranks`` actors; GRPO's numbers."""
 
     num_ranks: int = Field(default=1, ge=1)
-    num_cpus: float = Field(default=1.0, ge=0.0)
-    num_gpus: float = Field(default=0.0, ge=0.0)
+    num_cpus: Amount = 1.0
+    num_gpus: Amount = 0.0
     zero_stage: Literal[0, 2, 3] = 0
     bf16: bool = True
     """bf16 autocast over fp32 master weights."""
     gradient_checkpointing: bool = False
     lr: float = Field(default=1e-6, gt=0.0)
     warmup_steps: int = Field(default=0, ge=0)
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
     weight_decay: float = Field(default=0.01, ge=0.0)
     max_grad_norm: float = Field(default=1.0, gt=0.0)
     mini_batches: int = Field(default=1, ge=1)
@@ -96,7 +104,7 @@ class LearnerConfig(Frozen):
     """Longest wait for one training step."""
 
 
-class AdvantageConfig(Frozen):
+class AdvantageConfig(Part):
     """Group-relative advantages; the defaults are verl's (unbiased deviation, eps 1e-6)."""
 
     ddof: Literal[0, 1] = 1
@@ -107,7 +115,7 @@ class AdvantageConfig(Frozen):
     """Leave a group without spread out of the batch instead of keeping it with advantage 0."""
 
 
-class ServedModelConfig(Frozen):
+class ServedModelConfig(Part):
     """A model behind Ray Serve: the judge's and the writer's common part."""
 
     backend: Literal["rules", "openai", "vllm"] = "rules"
@@ -130,13 +138,23 @@ class ServedModelConfig(Frozen):
     max_concurrency: int = Field(default=16, ge=1)
     """Calls to the endpoint at one time, over all replicas."""
     num_replicas: int = Field(default=1, ge=1)
-    num_cpus: float = Field(default=0.0, ge=0.0)
-    num_gpus: float = Field(default=0.0, ge=0.0)
+    num_cpus: Amount = 0.0
+    num_gpus: Amount = 0.0
     max_ongoing_requests: int = Field(default=64, ge=1)
     max_queued_requests: int = Field(default=4096, ge=1)
-    seed: int = 0
+    seed: Seed = 0
     usd_per_million_prompt_tokens: float = Field(default=0.0, ge=0.0)
     usd_per_million_completion_tokens: float = Field(default=0.0, ge=0.0)
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_an_address(cls, address: str | None) -> str | None:
+        return address if address is None else checked_address(address)
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _is_a_variable(cls, name: str) -> str:
+        return checked_variable(name)
 
     @model_validator(mode="after")
     def _model_can_answer(self) -> Self:
@@ -164,7 +182,7 @@ class WriterConfig(ServedModelConfig):
     """The rubric writer."""
 
 
-class CareConfig(Frozen):
+class CareConfig(Part):
     """CARE's switches and limits (CARE sections 3.2 and 3.4)."""
 
     adaptive: bool = True
@@ -185,7 +203,7 @@ class CareConfig(Frozen):
         return self
 
 
-class RareConfig(Frozen):
+class RareConfig(Part):
     """RARE at sample level (RARE section 3.2)."""
 
     polarity: Literal["negative", "positive", "mixed"] = "negative"
@@ -194,13 +212,13 @@ class RareConfig(Frozen):
     """Tries of the writer; the reason of a refusal is fed back."""
 
 
-class StaticEvolution(Frozen):
+class StaticEvolution(Part):
     """A fixed rubric."""
 
     method: Literal["static"] = "static"
 
 
-class CareEvolution(Frozen):
+class CareEvolution(Part):
     """CARE."""
 
     method: Literal["care"] = "care"
@@ -210,7 +228,7 @@ class CareEvolution(Frozen):
     care: CareConfig = CareConfig()
 
 
-class RareEvolution(Frozen):
+class RareEvolution(Part):
     """RARE, always in the same step."""
 
     method: Literal["rare"] = "rare"
@@ -218,7 +236,7 @@ class RareEvolution(Frozen):
     rare: RareConfig = RareConfig()
 
 
-class RatchetEvolution(Frozen):
+class RatchetEvolution(Part):
     """RARE's replacement in the same step, then CARE's contrast for the next visit."""
 
     method: Literal["ratchet"] = "ratchet"
@@ -233,7 +251,7 @@ EvolutionConfig = Annotated[
 ]
 
 
-class RewardConfig(Frozen):
+class RewardConfig(Part):
     """From verdicts to a reward (CARE equation 3, RARE section 3.1)."""
 
     weights: Literal["none", "checklist"] = "none"
@@ -241,7 +259,7 @@ class RewardConfig(Frozen):
     veto: bool = True
 
 
-class LoopConfig(Frozen):
+class LoopConfig(Part):
     """The training loop."""
 
     steps: int = Field(ge=1)
@@ -264,11 +282,11 @@ class LoopConfig(Frozen):
         return (self.max_policy_age + 1) * self.groups_per_step
 
 
-class RunConfig(Frozen):
+class RunConfig(Part):
     """The whole config of ``drivers.train``."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    seed: int = Field(default=0, ge=0)
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
+    seed: Seed = 0
     runs_dir: str | None = None
     """Where runs are kept; None is RATCHET_RUNS_DIR or ./runs, in a Ray job ~/.ratchet/runs."""
     fresh: bool = False

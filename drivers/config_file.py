@@ -5,6 +5,8 @@ key, what it got and what it wanted.
 """
 
 import difflib
+import os
+import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,22 @@ from pydantic import BaseModel, ValidationError
 
 from core.config import RunConfig
 from core.errors import ConfigError
+
+_MAX_SHOWN = 120
+"""Characters of a wrong value that a message shows."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML that refuses a key which a section has twice: the first would be lost unseen."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        own = [k.value for k, _ in node.value if isinstance(k, yaml.ScalarNode) and k.value != "<<"]
+        doubled = next((key for key in own if own.count(key) > 1), None)
+        if doubled is not None:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {doubled!r} twice in one section", node.start_mark
+            )
+        return super().construct_mapping(node, deep)
 
 
 def load_config(path: str, overrides: Sequence[str] = ()) -> RunConfig:
@@ -38,23 +56,37 @@ def dump_config(config: RunConfig) -> str:
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ConfigError(
-            f"got --config {path}, wanted an existing YAML file: the shipped ones are in "
+            f"got --config {str(path)!r}, wanted an existing YAML file: the shipped ones are in "
             "drivers/configs/"
         )
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: got text that is not YAML ({_line(error)})") from None
+        text = path.read_text(encoding="utf-8-sig")
+        tree = yaml.load(text, _Loader)
+    except OSError as error:
+        raise ConfigError(
+            f"got --config {path}, which cannot be read ({error.strerror}), wanted a YAML file"
+        ) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"{path}: got text that is not YAML ({_yaml_problem(error)}), wanted config keys as "
+            "in drivers/configs/quickstart.yaml: correct it there"
+        ) from None
     if not isinstance(tree, dict):
-        raise ConfigError(f"{path}: got {type(tree).__name__}, wanted a mapping of config keys")
+        got = "an empty file" if tree is None else f"a {type(tree).__name__}"
+        raise ConfigError(
+            f"{path}: got {got}, wanted a mapping of config keys: see "
+            "drivers/configs/quickstart.yaml"
+        )
     return tree
 
 
-def _line(error: Exception) -> str:
+def _yaml_problem(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
-    return f"line {mark.line + 1}" if mark is not None else str(error)
+    what = getattr(error, "problem", None) or str(error)
+    what = " ".join(what.split())[:_MAX_SHOWN]
+    return f"line {mark.line + 1}: {what}" if mark is not None else what
 
 
 def _apply(tree: dict[str, Any], override: str) -> None:
@@ -66,18 +98,22 @@ def _apply(tree: dict[str, Any], override: str) -> None:
     for part in parts[:-1]:
         child = node.setdefault(part, {})
         if not isinstance(child, dict):
-            raise ConfigError(f"got the override {override!r}, but {part!r} is not a section")
+            raise ConfigError(
+                f"got the override {override!r}, but {part!r} is not a section, wanted the name of "
+                "a config key"
+            )
         node = child
     try:
-        node[parts[-1]] = yaml.safe_load(text)
-    except yaml.YAMLError:
+        node[parts[-1]] = yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError):
         node[parts[-1]] = text
 
 
 def _first_problem(error: ValidationError, tree: Mapping[str, Any]) -> str:
     problem = error.errors()[0]
     location = [str(part) for part in problem["loc"]]
-    method = str((tree.get("evolution") or {}).get("method", ""))
+    evolution = tree.get("evolution")
+    method = evolution.get("method") if isinstance(evolution, dict) else None
     if method in location[1:2]:
         del location[1]
     key = ".".join(location)
@@ -88,7 +124,14 @@ def _first_problem(error: ValidationError, tree: Mapping[str, Any]) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "value_error":
         return f"`{key}`: {message}" if key else message
-    return f"got {key}={problem['input']!r}, wanted: {message}"
+    if key == "evolution" and not isinstance(evolution, dict):
+        message = "a section with its method, e.g. `evolution: {method: ratchet}`"
+    return f"got {key}={_shown(problem['input'])}, wanted: {message}"
+
+
+def _shown(value: object) -> str:
+    text = reprlib.repr(value) if isinstance(value, list | dict) else repr(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def _suggestion(location: Sequence[str]) -> str:
@@ -111,7 +154,8 @@ def _is_model(model: Any) -> bool:
 
 def _with_data_paths(config: RunConfig, folder: Path) -> RunConfig:
     def found(name: str | None) -> str | None:
-        if name is None or Path(name).exists() or not (folder / name).exists():
+        # os.path.exists says no to names that no file can have; reading them says what is wrong.
+        if name is None or os.path.exists(name) or not os.path.exists(folder / name):
             return name
         return str(folder / name)
 

@@ -44,6 +44,16 @@ def test_turning_the_veto_off_leaves_the_other_reward_options() -> None:
         ({"sampling": {"max_new_tokens": 8192}}, "room for a prompt"),
         ({"learner": {"mini_batches": 9}}, "at most one mini-batch"),
         ({"judge": {"backend": "openai"}}, "without a model"),
+        ({"loop": {"steps": True}}, "got steps=true, wanted a number"),
+        ({"learner": {"lr": float("inf")}}, "finite number"),
+        ({"rollout": {"timeout_s": float("inf")}}, "finite number"),
+        ({"rollout": {"logprob_gate": [float("nan"), 1]}}, "finite number"),
+        ({"rollout": {"num_gpus": 1.5}}, "wanted a whole number, or a share"),
+        ({"learner": {"betas": [0.9, 1.0]}}, "less than 1"),
+        ({"seed": 2**31}, "less than 2147483648"),
+        ({"name": "n" * 101}, "at most 100"),
+        ({"judge": {"base_url": "nonsense"}}, "got 'nonsense', wanted an address like"),
+        ({"writer": {"base_url": "http://127.0.0.1:99999/v1"}}, "wanted an address like"),
     ],
 )
 def test_a_config_that_cannot_run_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
@@ -74,3 +84,11 @@ def test_finished_order_is_refused_where_rubrics_evolve() -> None:
     assert RunConfig.model_validate(tree).loop.order == "finished"
     with pytest.raises(ValueError, match=r"got loop\.order=finished .* wanted drawn"):
         RunConfig.model_validate(tree | {"evolution": {"method": "rare"}})
+
+
+def test_a_key_that_stands_where_its_variable_belongs_is_not_repeated_in_the_message() -> None:
+    with pytest.raises(ValidationError) as caught:
+        config(judge={"api_key_env": "sk-secret-1234"})
+    message = caught.value.errors()[0]["msg"]
+    assert "never the key itself" in message
+    assert "secret" not in message
