@@ -20,6 +20,13 @@ class Anchor(Frozen):
     model: str = "unknown"
     response: str = Field(min_length=1)
 
+    @field_validator("response")
+    @classmethod
+    def _is_not_blank(cls, response: str) -> str:
+        if not response.strip():
+            raise ValueError("got a blank response, wanted a reference answer (or no anchor)")
+        return response
+
 
 class Query(Frozen):
     """A prompt with its initial rubric, anchor, and gold criteria that are never rewarded."""

@@ -18,6 +18,13 @@ TAGS: dict[CriterionKind, str] = {"llm": "[llm]", "resist": "[Resist]"}
 """How a criterion's kind is written in a writer's set (CARE section 3.2)."""
 
 
+MAX_SCALE = 1_000_000
+"""Highest maximum of a criterion: far above any scale, far below what a database takes."""
+
+MAX_WEIGHT = 1e6
+"""Largest weight in size: sums of such weights stay finite and exact enough."""
+
+
 class Frozen(BaseModel):
     """Base of all records that come from files: frozen, unknown keys refused."""
 
@@ -37,8 +44,8 @@ class Criterion(Frozen):
     id: str = Field(min_length=1)
     text: str
     kind: CriterionKind = "llm"
-    max: int = Field(default=1, ge=1, strict=True)
-    weight: float = 1.0
+    max: int = Field(default=1, ge=1, le=MAX_SCALE, strict=True)
+    weight: float = Field(default=1.0, strict=True)
     levels: dict[int, str] | None = None
     rule: Rule | None = None
 
@@ -53,6 +60,11 @@ class Criterion(Frozen):
     def _is_consistent(self) -> Self:
         if not math.isfinite(self.weight):
             raise ValueError(f"criterion {self.id!r}: got weight {self.weight}, wanted a number")
+        if abs(self.weight) > MAX_WEIGHT:
+            raise ValueError(
+                f"criterion {self.id!r}: got weight {self.weight:g}, wanted at most "
+                f"{MAX_WEIGHT:g} in size"
+            )
         if self.kind == "resist" and self.max != 1:
             raise ValueError(
                 f"criterion {self.id!r}: got max {self.max} on a [Resist] criterion, wanted 1 "

@@ -63,9 +63,10 @@ def load_queries(path: str | Path, *, strict: bool = True) -> LoadedQueries:
 def _bytes_of(file: Path) -> bytes:
     try:
         return file.read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise ConfigError(
-            f"{file}: got no readable file ({error.strerror or error}), wanted a query file "
+            f"{repr(str(file)[:200])[1:-1]}: got no readable file ({reason}), wanted a query file "
             "(JSONL, a JSON array or parquet); check the path in the config"
         ) from error
 

@@ -64,7 +64,10 @@ def _query(row: Row, seen: _Seen, reserved: set[str]) -> Query:
         raise RowError("not_object", f"got {value!r:.60}, wanted an object")
     fields = cast(dict[str, Any], value)
     native = is_native(fields)
-    query = native_query(fields) if native else _loose_query(fields)
+    try:
+        query = native_query(fields) if native else _loose_query(fields)
+    except RecursionError:
+        raise RowError("invalid", "got values nested too deeply, wanted plain columns") from None
     content = _digest(query)
     own = query.id if native else _own_id(fields)
     if (own, content) in seen.contents:

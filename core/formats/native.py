@@ -12,6 +12,8 @@ from core.formats.rows import RowError, clean_value
 from core.query import Query
 
 _KEYS = frozenset(Query.model_fields)
+_MAX_PLACE = 8
+"""Parts of a place that a message names; all of the format's own places are shorter."""
 
 
 def is_native(row: dict[str, Any]) -> bool:
@@ -32,9 +34,13 @@ def native_query(row: dict[str, Any]) -> Query:
     if not row.get("rubric"):
         raise RowError("no_rubrics", "got no rubric, wanted at least one criterion")
     try:
-        return Query.model_validate(clean_value(row))
+        query = Query.model_validate(clean_value(row))
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
+        place = ".".join(str(part) for part in first["loc"][:_MAX_PLACE])
         message = first["msg"].removeprefix("Value error, ")
         raise RowError("invalid", f"{place}: {message}" if place else message) from error
+    if query.rubric.version != 0:
+        got = query.rubric.version
+        raise RowError("invalid", f"got a rubric of version {got}, wanted an initial one (0)")
+    return query

@@ -11,10 +11,11 @@ import pytest
 from core.errors import ConfigError
 from drivers.data_files import load_queries
 
+C1 = {"id": "c1", "text": "Names one"}
 ROW = {
     "id": "q1",
     "messages": [{"role": "user", "content": "Name a river."}],
-    "rubric": [{"id": "c1", "text": "Names one"}],
+    "rubric": [C1],
 }
 
 
@@ -43,6 +44,12 @@ def test_a_missing_file_is_a_config_error_that_names_it(tmp_path: Path) -> None:
         ({"id": "q2", "messages": ROW["messages"]}, "no_rubrics"),
         ({**ROW, "id": "q2", "rubric": ROW["rubric"] * 2}, "two criteria with the id 'c1'"),
         ([1], "not_object"),
+        ({**ROW, "id": "q2", "rubric": [{**C1, "max": 10**26}]}, "less than or equal to 1000000"),
+        ({**ROW, "id": "q2", "rubric": [{**C1, "weight": 1e308}]}, "wanted at most 1e+06 in size"),
+        ({**ROW, "id": "q2", "rubric": [{**C1, "weight": True}]}, "a valid number"),
+        ({**ROW, "id": "q2", "rubric": [{**C1, "weight": "1"}]}, "a valid number"),
+        ({**ROW, "id": "q2", "rubric": {"version": 7, "criteria": [C1]}}, "rubric of version 7"),
+        ({**ROW, "id": "q2", "anchor": {"response": " \n"}}, "got a blank response"),
     ],
 )
 def test_a_strict_load_names_file_line_and_reason(tmp_path: Path, bad: object, reason: str) -> None:
@@ -51,6 +58,24 @@ def test_a_strict_load_names_file_line_and_reason(tmp_path: Path, bad: object, r
         load_queries(path, strict=True)
     assert reason in str(caught.value)
     assert len(load_queries(path, strict=False).queries) == 1
+
+
+@pytest.mark.parametrize("depth", [300, 900, 200_000])
+def test_a_row_nested_too_deeply_is_named_in_a_short_sentence(tmp_path: Path, depth: int) -> None:
+    path = write(tmp_path, ROW)
+    deep = "[" * depth + "]" * depth
+    text = json.dumps({**ROW, "id": "q2"})[:-1] + ', "meta": {"x": ' + deep + "}}"
+    path.write_text(json.dumps(ROW) + "\n" + text + "\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"queries\.jsonl, line 2: ") as caught:
+        load_queries(path, strict=True)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a" * 5000])
+def test_a_name_that_no_file_can_have_is_a_short_config_error(name: str) -> None:
+    with pytest.raises(ConfigError, match="got no readable file") as caught:
+        load_queries(name)
+    assert len(str(caught.value)) < 500
 
 
 def test_a_file_without_a_usable_query_is_refused(tmp_path: Path) -> None:
