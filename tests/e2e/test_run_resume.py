@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import torch
 
 from drivers.checkpoint import latest_checkpoint
 from drivers.packaged_model import packaged_model_folder
@@ -34,6 +35,7 @@ RAY_AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 
 STEPS = 8
 CHECKPOINT_EVERY = 2
+MINI_BATCHES = 2
 
 
 @dataclass(kw_only=True)
@@ -45,7 +47,8 @@ class Moment:
     """The last step with a metrics line."""
     saved: int
     """The step of the newest whole checkpoint."""
-    learner_step: int
+    optimizer_steps: int
+    """What Adam has counted in that checkpoint."""
     rollouts: dict[str, bytes]
     events: Counter[str]
     store: Counter[str]
@@ -68,17 +71,23 @@ class Story:
     """Published weights in shared memory when all is over."""
 
 
+def optimizer_steps(checkpoint: Path) -> int:
+    (path,) = (checkpoint / "learner" / "learner").glob("mp_rank_*_model_states.pt")
+    saved = torch.load(path, map_location="cpu", weights_only=False, mmap=True)
+    (steps,) = {int(state["step"]) for state in saved["optimizer"]["state"].values()}
+    return steps
+
+
 def moment(driver: Driver, code: int) -> Moment:
     files = driver.files
     found = latest_checkpoint(files.checkpoints)
     assert found is not None, driver.output[-6000:]
-    learner = json.loads((found.folder / "learner" / "learner.json").read_text())
     left_over = [str(p) for p in driver.left_over(10.0)]
     return Moment(
         code=code,
         step=driver.num_steps,
         saved=found.position.step,
-        learner_step=learner["step"],
+        optimizer_steps=optimizer_steps(found.folder),
         rollouts={p.name: p.read_bytes() for p in sorted(files.rollouts.glob("*.jsonl"))},
         events=accepted_events(files),
         store=accepted_in_store(files),
@@ -98,6 +107,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
         folder / "queries.jsonl",
         f"loop.steps={STEPS}",
         f"loop.checkpoint_every={CHECKPOINT_EVERY}",
+        f"learner.mini_batches={MINI_BATCHES}",
     )
     run = folder / "resumed"
     story = Story(files=RunFiles(run), command=command, query_ids=query_ids)
@@ -124,7 +134,8 @@ def test_sigterm_ends_the_run_with_143_and_a_checkpoint_of_its_last_step(story: 
     stopped = story.moments[0]
     assert stopped.code == 143, stopped.output[-6000:]
     assert 3 <= stopped.step < STEPS
-    assert stopped.saved == stopped.learner_step == stopped.step
+    assert stopped.saved == stopped.step
+    assert stopped.optimizer_steps == stopped.step * MINI_BATCHES
     assert len(stopped.rollouts) == stopped.step
     assert "the same command goes on from there" in stopped.output
 
@@ -134,14 +145,15 @@ def test_a_killed_driver_leaves_the_checkpoint_before_it(story: Story) -> None:
     assert killed.code == -9
     assert f"going on after step {stopped.saved}" in killed.output
     assert stopped.saved < killed.saved < killed.step < STEPS
-    assert killed.learner_step == killed.saved
+    assert killed.optimizer_steps == killed.saved * MINI_BATCHES
 
 
 def test_the_last_start_finishes_the_run(story: Story) -> None:
     _, killed, ended = story.moments
     assert ended.code == 0, ended.output[-6000:]
     assert f"going on after step {killed.saved}" in ended.output
-    assert ended.saved == ended.learner_step == ended.step == STEPS
+    assert ended.saved == ended.step == STEPS
+    assert ended.optimizer_steps == STEPS * MINI_BATCHES
     summary = json.loads(story.files.summary.read_bytes())
     assert summary["resumed"] is True
     assert summary["steps"] == STEPS
