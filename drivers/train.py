@@ -116,6 +116,7 @@ async def _train_until_signal(
     def on_signal(number: int) -> None:
         received.append(number)
         if len(received) > 1 or not run.request_stop():
+            log.info("ending the run's processes, without a checkpoint")
             task.cancel()
         else:
             log.info("stopping after this step, with a checkpoint; again to end at once")
