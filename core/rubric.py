@@ -21,8 +21,8 @@ TAGS: dict[CriterionKind, str] = {"llm": "[llm]", "resist": "[Resist]"}
 MAX_SCALE = 1_000_000
 """Highest maximum of a criterion: far above any scale, far below what a database takes."""
 
-MAX_WEIGHT = 1e6
-"""Largest weight in size: sums of such weights stay finite and exact enough."""
+MAX_WEIGHT = 1e30
+"""Largest weight in size: sums and products of such weights stay finite."""
 
 
 class Frozen(BaseModel):

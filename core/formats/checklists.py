@@ -11,8 +11,10 @@ import math
 import re
 from typing import Any, cast
 
+from pydantic import ValidationError
+
 from core.formats.rows import RowError, clean_text
-from core.rubric import Criterion, CriterionKind
+from core.rubric import MAX_SCALE, Criterion, CriterionKind
 
 RUBRIC_FIELDS = (
     "rubric", "rubrics", "checklist", "criteria", "requirements", "rubric_list", "rubric_items",
@@ -131,14 +133,18 @@ def _criterion(entry: Any) -> Criterion | None:
     tag = _TAG.match(text)
     kind: CriterionKind = "resist" if tag is not None and tag[1].lower() == "resist" else "llm"
     top, levels = _levels(fields) if kind == "llm" else (1, None)
-    return Criterion(
-        id=_own_id(fields),
-        text=text if tag is None else text[tag.end() :],
-        kind=kind,
-        max=top,
-        weight=weight,
-        levels=levels,
-    )
+    try:
+        return Criterion(
+            id=_own_id(fields),
+            text=text if tag is None else text[tag.end() :],
+            kind=kind,
+            max=top,
+            weight=weight,
+            levels=levels,
+        )
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise RowError("bad_rubric", f"criterion {text[:60]!r}: {reason}") from error
 
 
 def _fields(entry: Any) -> dict[str, Any]:
@@ -175,7 +181,7 @@ def _levels(fields: dict[str, Any]) -> tuple[int, dict[int, str] | None]:
     top, rule = fields.get("max_points"), fields.get("scoring_rule")
     if isinstance(top, bool) or not isinstance(top, int) or top < 1:
         return 1, None
-    if not isinstance(rule, str):
+    if not isinstance(rule, str) or top > MAX_SCALE:  # the criterion refuses such a scale
         return top, None
     starts = list(_LEVEL.finditer(rule))
     ends = [*(m.start() for m in starts[1:]), len(rule)]
