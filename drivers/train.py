@@ -6,6 +6,8 @@ why and ends with 1; a signal ends it with a checkpoint and 128 plus the signal'
 
 import argparse
 import asyncio
+import errno
+import json
 import logging
 import os
 import signal
@@ -26,6 +28,9 @@ log = logging.getLogger("ratchet")
 
 _STOPPED = (RunStopped, RolloutError, StaleVersionError, WeightSyncError, TimeoutError)
 """What ends a run by itself; each message says who waited for whom, or what broke."""
+
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+"""A disk that takes no more: no fault of the program, and a person can do something."""
 
 EXAMPLES = """examples:
   python -m drivers.train --config drivers/configs/quickstart.yaml
@@ -53,13 +58,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ConfigError(problems[0] + more)
         return _run(config, data)
     except ConfigError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"error: {_one_line(error)}\n")
         return 2
     except _STOPPED as error:
-        sys.stderr.write(f"stopped: {error}\n")
+        sys.stderr.write(f"stopped: {_one_line(error)}\n")
+        return 1
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        sys.stderr.write(
+            f"stopped: got {error.strerror} ({error.filename or 'while writing'}), wanted room to "
+            "write the run's files: make some, and the same command goes on from the last "
+            "checkpoint\n"
+        )
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+
+
+def _one_line(error: BaseException) -> str:
+    """A message is one line, whatever a file or another library put into it."""
+    return " ".join(str(error).replace("\0", "\\0").split())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -100,7 +119,28 @@ def _run(config: RunConfig, data: RunData) -> int:
         dashboard = start_ray()
         log.info("run %s in %s", config.name, folder.path)
         log.info("dashboard %s", dashboard or "off")
-        return asyncio.run(_train_until_signal(config, data, folder, started))
+        code = asyncio.run(_train_until_signal(config, data, folder, started))
+    if code == 0:
+        sys.stdout.write(_where_everything_is(folder))
+    return code
+
+
+def _where_everything_is(folder: RunFolder) -> str:
+    """Return the last lines of a finished run: what came out, and where it lies."""
+    summary = json.loads(folder.files.summary.read_bytes())
+
+    def change(name: str) -> str:
+        first, last = summary[f"{name}_first5"], summary[f"{name}_last5"]
+        return "none" if first is None or last is None else f"{first:.3f} -> {last:.3f}"
+
+    return (
+        f"Done: {summary['steps']} steps in {summary['wall_s']:.0f} s. Mean of the first and the "
+        f"last five steps: reward {change('reward')}, gold {change('gold')}.\n"
+        f"  report    {folder.files.report}\n"
+        f"  policy    {folder.policy} (a Hugging Face folder)\n"
+        f"  rubrics   {folder.rubrics}, edits in events.jsonl, rollouts/, metrics.jsonl beside it\n"
+        f"Check it from its files: python -m drivers.report {folder.path} --check\n"
+    )
 
 
 async def _train_until_signal(

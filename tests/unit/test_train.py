@@ -1,6 +1,7 @@
 """``drivers.train`` on the command line: bad input, exit codes, signals. No Ray, no model."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from core.errors import RolloutError, RunStopped
 from drivers import train
+from drivers.run_folder import RunFolder
 
 QUICKSTART = "drivers/configs/quickstart.yaml"
 
@@ -144,3 +146,14 @@ async def test_a_cancelled_driver_is_no_success(stub_run: type[StubRun]) -> None
         await train._train_until_signal(nothing, nothing, nothing, 0.0)
     task.uncancel()
     assert stub_run.was_closed
+
+
+def test_a_finished_run_says_what_came_out_and_where_it_lies(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    numbers = {"reward_first5": 0.25, "reward_last5": 0.5, "gold_first5": None, "gold_last5": None}
+    folder.files.summary.write_text(json.dumps({"steps": 3, "wall_s": 61.4} | numbers))
+    text = train._where_everything_is(folder)
+    assert "3 steps in 61 s" in text
+    assert "reward 0.250 -> 0.500, gold none" in text
+    assert str(folder.files.report) in text
+    assert str(folder.policy) in text
