@@ -25,7 +25,13 @@ def read_chat_template(given: str) -> str:
             f"got policy.chat_template={given!r}, wanted a Jinja template or an existing file that "
             "holds one: correct the path, or write the template into the config"
         )
-    return path.read_text(encoding="utf-8")
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"got policy.chat_template={given!r}, a file that is no text ({error}), wanted a Jinja "
+            "template: correct the path"
+        ) from error
 
 
 def policy_tokenizer(
@@ -57,11 +63,29 @@ def policy_tokenizer(
 
 
 def prompt_token_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
-    """Return what the policy is given for these messages."""
-    ids = tokenizer.apply_chat_template(
-        [message.model_dump() for message in messages],
-        add_generation_prompt=True,
-        tokenize=True,
-        return_dict=False,
-    )
+    """Return what the policy is given for these messages.
+
+    ConfigError when the template refuses them: many take no system message, or only turns.
+    """
+    from jinja2 import TemplateError
+
+    try:
+        ids = tokenizer.apply_chat_template(
+            [message.model_dump() for message in messages],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+        )
+    except (TemplateError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        roles = ", ".join(message.role for message in messages)
+        raise ConfigError(
+            f"got messages of the roles {roles[:200]}, which the chat template refuses ({reason}), "
+            "wanted messages that it takes: change the query, or set policy.chat_template"
+        ) from error
+    if not ids:
+        raise ConfigError(
+            "got a chat template that makes an empty prompt, wanted one that holds the messages: "
+            "set policy.chat_template to another one"
+        )
     return [int(i) for i in ids]

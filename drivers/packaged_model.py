@@ -8,6 +8,7 @@ config, generation config and a tokenizer with its chat template. Importable wit
 Run ``python -m drivers.packaged_model`` to unpack and print the folder.
 """
 
+import argparse
 import fcntl
 import importlib.util
 import logging
@@ -16,7 +17,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,11 +36,16 @@ def resolve_model(name: str, *, progress: bool = True) -> str:
     """Return the folder behind ``packaged:NAME``, or ``name`` itself."""
     if not name.startswith(PREFIX):
         return name
+    check_packaged(name)
+    return str(packaged_model_folder(progress=progress))
+
+
+def check_packaged(name: str) -> None:
+    """Raise ConfigError for a ``packaged:`` name that no package ships."""
     if name != PREFIX + NAME:
         raise ConfigError(
             f"got model {name!r}, wanted {PREFIX + NAME!r}: it is the only one packed"
         )
-    return str(packaged_model_folder(progress=progress))
 
 
 def packaged_model_folder(progress: bool = True) -> Path:
@@ -159,8 +165,12 @@ def _convert(gguf: Path, folder: Path, progress: bool) -> None:
         (hf_logging.enable_progress_bar if was_shown else hf_logging.disable_progress_bar)()
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Unpack the model and print its folder."""
+    argparse.ArgumentParser(
+        prog="ratchet packaged_model",
+        description="Unpack the small model of the quickstart and print its folder.",
+    ).parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         folder = packaged_model_folder()

@@ -17,6 +17,8 @@ from core.errors import ConfigError
 from drivers.plan import Bundle, placement_bundles, replica_bundles
 
 PLACEMENT_TIMEOUT_S = 120.0
+_MAX_SHARES = 8
+"""Processes that a message names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +52,9 @@ def check_resources(config: RunConfig) -> None:
 
 
 def _shares(bundles: tuple[Bundle, ...], key: str) -> str:
-    shares = {b.name: getattr(b, key) for b in bundles if getattr(b, key)}
-    return ", ".join(f"{name} {number:g}" for name, number in shares.items())
+    shares = [f"{b.name} {getattr(b, key):g}" for b in bundles if getattr(b, key)]
+    more = len(shares) - _MAX_SHARES
+    return ", ".join([*shares[:_MAX_SHARES], *([f"and {more} more"] if more > 0 else [])])
 
 
 async def place(config: RunConfig) -> Placement:

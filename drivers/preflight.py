@@ -18,7 +18,8 @@ from core.query import Query
 from core.rubric import Criterion
 from core.rules.verifiers import check_rule, is_decidable
 from drivers.data_files import load_queries
-from drivers.packaged_model import PREFIX, find_gguf, unpacked_folder
+from drivers.packaged_model import PREFIX, check_packaged, find_gguf, unpacked_folder
+from drivers.runs_root import runs_root
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,7 @@ def load_run_data(config: RunConfig) -> RunData:
 def missing(config: RunConfig, data: RunData) -> list[str]:
     """Return one sentence for each thing that the run needs and does not find."""
     return [
+        *_folder_problems(config),
         *_policy_problems(config),
         *_template_problems(config),
         *_rollout_problems(config),
@@ -77,10 +79,27 @@ def missing(config: RunConfig, data: RunData) -> list[str]:
     ]
 
 
+def _folder_problems(config: RunConfig) -> list[str]:
+    """Say why the run's folder cannot be written; nothing is made to find out."""
+    try:
+        folder = runs_root(config.runs_dir) / config.name
+    except ConfigError as error:
+        return [str(error)]
+    existing = next(p for p in (folder, *folder.parents) if os.path.lexists(p))
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        return []
+    reason = "cannot be written" if existing.is_dir() else "is no folder"
+    return [
+        f"got {folder} for the run's files, but {existing} {reason}, wanted a folder that this "
+        "user can write: set runs_dir (or RATCHET_RUNS_DIR) to one"
+    ]
+
+
 def _policy_problems(config: RunConfig) -> list[str]:
     model = config.policy.model
     if model.startswith(PREFIX):
         try:
+            check_packaged(model)
             find_gguf()
         except ConfigError as error:
             return [str(error)]
@@ -97,35 +116,49 @@ def _policy_problems(config: RunConfig) -> list[str]:
 
 def context_problems(config: RunConfig, folder: Path) -> list[str]:
     """Return what is wrong with the configured lengths for the model in ``folder``."""
-    content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    context = content.get("max_position_embeddings")
-    wanted = config.policy.max_model_len
+    return _over_context(
+        "policy.max_model_len", config.policy.max_model_len, folder, "sampling.max_new_tokens"
+    )
+
+
+def _over_context(key: str, wanted: int, folder: Path, also: str) -> list[str]:
+    path = folder / "config.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        context = content.get("max_position_embeddings")
+    except (OSError, ValueError, AttributeError) as error:
+        return [f"got {path}, which cannot be read ({error}), wanted a model's config.json"]
     if isinstance(context, int) and wanted > context:
         return [
-            f"got policy.max_model_len={wanted}, wanted at most the model's context of {context}: "
-            "lower policy.max_model_len (and sampling.max_new_tokens)"
+            f"got {key}={wanted}, wanted at most the model's context of {context}: "
+            f"lower {key} (and {also})"
         ]
     return []
 
 
 def prompt_problems(config: RunConfig, data: RunData, folder: Path) -> list[str]:
-    """Return a sentence for the longest prompt that leaves no room for its response."""
+    """Return a sentence for the longest prompt that leaves no room for its response.
+
+    ``folder`` is the model's, or the name that the hub knows it by.
+    """
     policy, room = config.policy, config.policy.max_model_len - config.sampling.max_new_tokens
     tokenizer = policy_tokenizer(
         str(folder),
         trust_remote_code=policy.trust_remote_code,
         chat_template=policy.chat_template,
     )
-    lengths = {
-        query.id: len(prompt_token_ids(tokenizer, query.messages))
-        for query in (*data.train, *data.eval)
-    }
-    too_long = [query_id for query_id, length in lengths.items() if length > room]
+    lengths: list[tuple[int, str]] = []
+    for query in (*data.train, *data.eval):
+        try:
+            lengths.append((len(prompt_token_ids(tokenizer, query.messages)), query.id))
+        except ConfigError as error:
+            return [f"query {query.id[:80]!r}: {error}"]
+    too_long = [entry for entry in lengths if entry[0] > room]
     if not too_long:
         return []
-    longest = max(too_long, key=lambda query_id: lengths[query_id])
+    length, longest = max(too_long)
     return [
-        f"query {longest!r}: got a prompt of {lengths[longest]} tokens ({len(too_long)} such "
+        f"query {longest[:80]!r}: got a prompt of {length} tokens ({len(too_long)} such "
         f"queries in all), wanted at most {room} (policy.max_model_len {policy.max_model_len} "
         f"minus sampling.max_new_tokens {config.sampling.max_new_tokens}): shorten the prompt, "
         "raise the first or lower the second"
@@ -180,10 +213,23 @@ def _served_problems(part: str, config: ServedModelConfig) -> list[str]:
             f"got {part}.backend=openai without a key, wanted the environment variable "
             f"{config.api_key_env} (or {part}.base_url for an endpoint of your own)"
         ]
-    is_path = config.backend == "vllm" and config.model.startswith((".", "/", "~"))
-    if is_path and not (Path(config.model).expanduser() / "config.json").is_file():
+    if config.backend != "vllm":
+        return []
+    if config.model.startswith(PREFIX):
+        try:
+            check_packaged(config.model)
+        except ConfigError as error:
+            return [f"{part}.model: {error}"]
+    is_path = config.model.startswith((".", "/", "~"))
+    folder = unpacked_folder() if config.model.startswith(PREFIX) else Path(config.model)
+    if folder is None or not (is_path or folder.is_dir()):
+        return []
+    folder = folder.expanduser()
+    if not (folder / "config.json").is_file():
         return [f"got {part}.model={config.model}, wanted a Hugging Face folder"]
-    return []
+    return _over_context(
+        f"{part}.max_model_len", config.max_model_len, folder, f"{part}.max_tokens"
+    )
 
 
 def _rule_problems(config: RunConfig, queries: Sequence[Query]) -> list[str]:

@@ -39,9 +39,15 @@ class RunLock:
 
 def take_run_lock(path: Path) -> RunLock:
     """Take the lock or raise ConfigError that names the holder; a dead holder's is taken over."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ConfigError(
+                f"got {path.parent} for the run's files, which cannot be written "
+                f"({error.strerror}), wanted a folder that this user can write: set runs_dir"
+            ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not _is_still_at(descriptor, path):  # its holder removed it meanwhile

@@ -26,7 +26,14 @@ def runs_root(runs_dir: str | None = None, *, env: Mapping[str, str] | None = No
         name, chosen = RUNS_DIR_VARIABLE, env.get(RUNS_DIR_VARIABLE)
     if not chosen:
         return Path.home() / ".ratchet" / "runs" if is_job else Path.cwd() / "runs"
-    folder = Path(chosen).expanduser()
+    try:
+        if "\0" in chosen:
+            raise ValueError("a zero byte")
+        folder = Path(chosen).expanduser()
+    except (RuntimeError, ValueError) as error:  # ~nobody/runs
+        raise ConfigError(
+            f"got {name}={chosen!r}, which names no folder ({error}), wanted a path: correct it"
+        ) from None
     if is_job and not folder.is_absolute():
         raise ConfigError(
             f"got {name}={chosen!r} inside a Ray job, whose working folder is a temporary copy, "

@@ -108,11 +108,10 @@ def _run(config: RunConfig, data: RunData) -> int:
         return 0
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     model_folder = Path(resolve_model(config.policy.model)).expanduser()
-    if model_folder.is_dir():
-        problems = context_problems(config, model_folder)
-        problems = problems or prompt_problems(config, data, model_folder)
-        if problems:
-            raise ConfigError(problems[0])
+    problems = context_problems(config, model_folder) if model_folder.is_dir() else []
+    problems = problems or prompt_problems(config, data, model_folder)
+    if problems:
+        raise ConfigError(problems[0])
     with folder.locked():
         from drivers.ray_session import start_ray
 

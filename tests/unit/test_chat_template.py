@@ -1,5 +1,6 @@
 """A chat template is text or an existing file, and never a file name taken for text."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,29 @@ def say(text: str) -> Message:
 
 def run_data(queries: tuple[Query, ...]) -> RunData:
     return RunData(train=queries, eval=(), fingerprint="f")
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{", "got messages of the roles user, which the chat template refuses"),
+        ("{{ raise_exception('only turns') }}", r"refuses \(only turns\)"),
+        ("{{ messages[3].content }}", "refuses"),
+        ("{# nothing #}", "makes an empty prompt"),
+    ],
+)
+def test_a_template_that_refuses_a_query_is_named_with_it(
+    model: Path, template: str, message: str
+) -> None:
+    config = make_config(policy={"model": str(model), "chat_template": template})
+    queries = tuple(make_queries().values())
+    (problem,) = prompt_problems(config, run_data(queries), model)
+    assert problem.startswith(f"query {queries[0].id!r}: got ")
+    assert re.search(message, problem)
+
+
+def test_a_template_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "chat.jinja"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="a file that is no text"):
+        read_chat_template(str(path))

@@ -1,6 +1,7 @@
 """``drivers.train`` on the command line: bad input, exit codes, signals. No Ray, no model."""
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from core.errors import RolloutError, RunStopped
-from drivers import train
+from drivers import cli, train
 from drivers.run_folder import RunFolder
 
 QUICKSTART = "drivers/configs/quickstart.yaml"
@@ -37,6 +38,15 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["judge.backend=openai", "judge.model=m"], "without a key"),
         (["loop.groups_per_step=1000", "learner.mini_batches=1"], "wanted at least that many"),
         (["loop"], "wanted key=value"),
+        (["evolution=ratchet"], "wanted: a section with its method"),
+        (["runs_dir=/dev/null"], "/dev/null is no folder"),
+        (["runs_dir=/dev/null/runs"], "/dev/null is no folder"),
+        (["runs_dir=~no-such-user-here/runs"], "which names no folder"),
+        (["runs_dir=/proc/runs"], "which cannot be written"),
+        (['data.train="a\\0b"'], "got no readable file"),
+        (["policy.model=packaged:other"], "it is the only one packed"),
+        (["judge.backend=vllm", "judge.model=packaged:other"], "it is the only one packed"),
+        (["policy.chat_template={% nonsense %}"], "which the chat template refuses"),
     ],
 )
 def test_bad_input_is_exit_code_2_with_one_sentence_and_nothing_written(
@@ -69,6 +79,7 @@ def test_a_missing_tracker_is_named_before_anything_starts(
         (RunStopped("too many failures"), 1, "stopped: too many failures\n"),
         (RolloutError("no worker left"), 1, "stopped: no worker left\n"),
         (TimeoutError("the driver waited 120 s"), 1, "stopped: the driver waited 120 s\n"),
+        (RunStopped("two\nlines"), 1, "stopped: two lines\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )
@@ -86,6 +97,34 @@ def test_a_run_that_ends_itself_says_why(
     monkeypatch.setattr(train, "_run", broken)
     assert train.main(["--config", QUICKSTART]) == code
     assert capsys.readouterr().err == shown
+
+
+def test_a_full_disk_stops_the_run_in_one_sentence_and_other_errors_keep_their_traceback(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> int:
+        raise OSError(number, os.strerror(number), "runs/x/metrics.jsonl")
+
+    monkeypatch.setattr(train, "_run", broken)
+    number = errno.ENOSPC
+    assert train.main(["--config", QUICKSTART]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("stopped: got No space left on device (runs/x/metrics.jsonl), wanted")
+    assert shown.count("\n") == 1
+    number = errno.EINVAL
+    with pytest.raises(OSError, match="Invalid argument"):
+        train.main(["--config", QUICKSTART])
+
+
+def test_every_command_shows_its_help(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for command in ("train", "report", "packaged_model"):
+        monkeypatch.setattr(sys, "argv", ["ratchet", command, "--help"])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        assert end.value.code == 0
+        assert f"usage: ratchet {command}" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------------- signals
