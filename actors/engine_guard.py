@@ -1,24 +1,31 @@
 """Ends vLLM's processes when the process that started the engine has ended.
 
 vLLM's EngineCore is a child of the actor and its Worker a child of EngineCore. When the actor is
-killed, neither notices: they keep their memory and cores for ever. This module is imported in the
-innermost of them (vLLM resolves ``worker_extension_cls`` there) and starts a thread that waits for
-the owner named in the environment; when the owner is gone it kills the chain up to it, itself last.
+killed, neither notices: they keep their memory and cores for ever. Python's resource tracker, which
+would remove their shared memory, is a child of the actor and is killed with it. This module is
+imported in the innermost of them (vLLM resolves ``worker_extension_cls`` there) and starts a thread
+that waits for the owner named in the environment; when the owner is gone it removes what the chain
+up to it has mapped and kills the chain, itself last.
 The wait is on a pidfd, so a reused process id cannot be taken for the owner.
 """
 
 import contextlib
 import logging
 import os
+import re
 import select
 import signal
 import threading
+from collections.abc import Iterable
+from pathlib import Path
 
 import psutil
 
 from core.engine_args import OWNER_ENV
 
 logger = logging.getLogger(__name__)
+
+_SHARED = re.compile(r"/dev/shm/(?:psm_|sem\.mp-)[^\s/]+$", re.MULTILINE)
 
 
 class EngineGuard:
@@ -62,10 +69,23 @@ def wait_for_end(pid: int) -> None:
         os.close(fd)
 
 
+def shared_memory_of(pids: Iterable[int]) -> set[Path]:
+    """Return the segments and semaphores of Python's multiprocessing that the processes have
+    mapped: each is of the engine that mapped it, whose processes all end here."""
+    found: set[Path] = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it ended by itself meanwhile
+            found |= {Path(path) for path in _SHARED.findall(Path(f"/proc/{pid}/maps").read_text())}
+    return found
+
+
 def _end_engine_after(owner: int) -> None:
     wait_for_end(owner)
     chain = engine_chain(owner)
     logger.warning("process %d, which started this engine, has ended: killing %s", owner, chain)
+    for path in shared_memory_of(chain):
+        with contextlib.suppress(OSError):
+            path.unlink()
     for pid in chain:
         with contextlib.suppress(ProcessLookupError):  # it ended by itself meanwhile
             os.kill(pid, signal.SIGKILL)

@@ -52,6 +52,38 @@ def test_the_engine_ends_soon_after_its_owner_was_killed() -> None:
         core.wait()
 
 
+def test_the_shared_memory_of_a_killed_engine_is_removed() -> None:
+    owner = subprocess.Popen(["sleep", "60"])
+    worker = (
+        "import multiprocessing, time\n"
+        "from multiprocessing import resource_tracker, shared_memory\n"
+        "resource_tracker.register = lambda *_: None\n"  # as when the tracker was killed
+        "memory = shared_memory.SharedMemory(create=True, size=4096)\n"
+        "lock = multiprocessing.get_context('spawn').Lock()\n"
+        "print(memory.name, flush=True)\n"
+        "import actors.engine_guard\n"
+        "time.sleep(60)\n"
+    )
+    env = {**os.environ, OWNER_ENV: str(owner.pid), "PYTHONPATH": ROOT}
+    process = subprocess.Popen(
+        [sys.executable, "-c", worker], env=env, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        segment = Path("/dev/shm") / process.stdout.readline().strip()
+        mapped = engine_guard.shared_memory_of([process.pid])
+        assert segment in mapped
+        assert all(path.exists() for path in mapped)
+        owner.kill()
+        owner.wait()
+        assert process.wait(timeout=30) == -signal.SIGKILL
+        assert not any(path.exists() for path in mapped)
+    finally:
+        owner.kill()
+        process.kill()
+        process.wait()
+
+
 def test_an_engine_whose_owner_ended_before_it_came_up_ends_at_once() -> None:
     owner = subprocess.Popen(["true"])
     owner.wait()
@@ -76,6 +108,7 @@ def test_a_process_that_ended_meanwhile_does_not_save_the_ones_after_it(
 
     monkeypatch.setattr(engine_guard, "wait_for_end", lambda pid: None)
     monkeypatch.setattr(engine_guard, "engine_chain", lambda owner: [10, 11, 12])
+    monkeypatch.setattr(engine_guard, "shared_memory_of", lambda pids: set())
     monkeypatch.setattr(engine_guard.os, "kill", kill)
     engine_guard._end_engine_after(9)
     assert killed == [10, 12]
