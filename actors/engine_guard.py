@@ -79,13 +79,18 @@ def shared_memory_of(pids: Iterable[int]) -> set[Path]:
     return found
 
 
+def remove_shared_memory(paths: Iterable[Path]) -> None:
+    """Remove what is left of them; processes that still run keep what they have mapped."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
 def _end_engine_after(owner: int) -> None:
     wait_for_end(owner)
     chain = engine_chain(owner)
     logger.warning("process %d, which started this engine, has ended: killing %s", owner, chain)
-    for path in shared_memory_of(chain):
-        with contextlib.suppress(OSError):
-            path.unlink()
+    remove_shared_memory(shared_memory_of(chain))
     for pid in chain:
         with contextlib.suppress(ProcessLookupError):  # it ended by itself meanwhile
             os.kill(pid, signal.SIGKILL)

@@ -23,6 +23,7 @@ import psutil
 import ray
 
 from actors.chat_template import policy_tokenizer, prompt_token_ids
+from actors.engine_guard import remove_shared_memory, shared_memory_of
 from core.engine_args import engine_env
 from core.errors import RolloutError, StaleVersionError, WeightSyncError
 from core.records import FinishReason, GenerateRequest, Rollout, WeightUpdate
@@ -132,8 +133,10 @@ class RolloutWorker:
         if engine is None:
             return
         children = _engine_processes()
+        memory = shared_memory_of(child.pid for child in children)
         await asyncio.to_thread(engine.shutdown, 2.0)
         await asyncio.to_thread(_end_processes, children, 2.0)
+        remove_shared_memory(memory)  # what a killed engine process had made stays otherwise
 
     async def _end_when_engine_dies(self) -> None:
         while not self._engine.errored:
