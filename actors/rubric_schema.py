@@ -70,27 +70,30 @@ def open_file(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
     if not is_read_only:
         path.parent.mkdir(parents=True, exist_ok=True)
     mode = "ro" if is_read_only else "rwc"
-    db = sqlite3.connect(
-        f"{path.resolve().as_uri()}?mode={mode}",
-        uri=True,
-        timeout=BUSY_TIMEOUT_S,
-        isolation_level=None,  # transactions are written out: BEGIN IMMEDIATE ... COMMIT
-        check_same_thread=False,  # the owner uses it from one thread at a time
-    )
+    db: sqlite3.Connection | None = None
     try:
+        db = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,  # transactions are written out: BEGIN IMMEDIATE ... COMMIT
+            check_same_thread=False,  # the owner uses it from one thread at a time
+        )
         if not is_read_only:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
             _make_if_empty(db)
         check_schema(db, path)
     except sqlite3.DatabaseError as error:
-        db.close()
+        if db is not None:
+            db.close()
         raise ConfigError(
             f"got {path}, which SQLite cannot read ({error}), wanted a run's rubrics.sqlite: "
             "restore it from a checkpoint, or start over with fresh=true"
         ) from error
     except ConfigError:
-        db.close()
+        if db is not None:
+            db.close()
         raise
     return db
 
@@ -113,11 +116,15 @@ def _make_if_empty(db: sqlite3.Connection) -> None:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """BEGIN IMMEDIATE to COMMIT; rolled back whole on any exception."""
+    """BEGIN IMMEDIATE to COMMIT; rolled back whole on any exception, a failed COMMIT's too.
+
+    A full disk ends a transaction by itself or leaves it open; either way the next one can begin.
+    """
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
+        db.execute("COMMIT")
     except BaseException:
-        db.execute("ROLLBACK")
+        if db.in_transaction:
+            db.execute("ROLLBACK")
         raise
-    db.execute("COMMIT")

@@ -37,7 +37,7 @@ def read_rows(path: Path) -> Iterator[Row]:
                 return
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ConfigError(
                     f"{path}:{number}: got a line that is not JSON ({error}), wanted one object "
                     "a line"

@@ -6,13 +6,25 @@ the run's claims; exit code 0 when all hold, 1 when one does not, 2 for a folder
 """
 
 import argparse
-import json
+import sqlite3
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from core.errors import ConfigError
 from drivers.run_files import RunFiles
+
+_BROKEN = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    RecursionError,
+    sqlite3.DatabaseError,
+)
+"""What reading a record of another shape raises, wherever in it the wrong part stands."""
+
+_MAX_SHOWN = 400
 
 EXAMPLES = """examples:
   python -m drivers.report runs/quickstart                  write report.html and report.png
@@ -44,15 +56,26 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _check(files, args.min_gain)
         sys.stdout.write(f"{write_report(files)}\n")
     except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"error: {_one_line(error)}\n")
         return 2
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
+    except OSError as error:
         sys.stderr.write(
-            f"got a record in {files.folder} that is not a run's ({error!r}), wanted the files "
-            "that drivers.train writes\n"
+            f"error: got {error.strerror} ({error.filename}), wanted a run's folder that can be "
+            "read, and written without --check\n"
+        )
+        return 2
+    except _BROKEN as error:
+        sys.stderr.write(
+            f"error: got a record in {files.folder} that is not a run's "
+            f"({type(error).__name__}: {_one_line(error)}), wanted the files that drivers.train "
+            "writes\n"
         )
         return 2
     return 0
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:_MAX_SHOWN]
 
 
 def _check(files: RunFiles, min_gain: float) -> int:

@@ -78,6 +78,10 @@ def check_run(files: RunFiles, *, min_gain: float = 0.15) -> list[Claim]:
         _look_for_quotes(step, rows, edits)
     rewards.detail = f"{num_rows} rollouts of {len(steps)} steps"
     known.detail = f"{len(versions)} versions"
+    done = {s.step for s in steps}
+    for step in range(1, max(done, default=0)):
+        if step not in done:
+            rewards.problems.append(f"step {step}: got no rollouts, wanted those of every step")
     if not num_rows:
         rewards.problems.append(f"got no rollouts in {files.rollouts}, wanted a run's")
     # A run that goes on, or was stopped, has edits on rollouts that are in no file yet.
@@ -131,7 +135,8 @@ def _reward_problem(row: Row, rubric: Rubric, config: RewardConfig) -> str:
         return f"got another maximum than the rubric's on {wrong}"
     again = rollout_reward(rubric, verdicts, config)
     if (row["reward"] is None) != (again.value is None) or (
-        again.value is not None and abs(row["reward"] - again.value) > REWARD_TOLERANCE
+        # A NaN, which JSON readers take, is on neither side of a limit.
+        again.value is not None and not abs(row["reward"] - again.value) <= REWARD_TOLERANCE
     ):
         return f"got reward {row['reward']}, the verdicts make {again.value}"
     if row["vetoed"] != again.is_vetoed:

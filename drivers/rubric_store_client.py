@@ -6,6 +6,7 @@ that the store itself raises (a changed data file, an unknown query) arrives as 
 """
 
 import asyncio
+import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -104,6 +105,12 @@ class StoreClient:
             cause = error.cause
             if isinstance(cause, ConfigError | KeyError | ValueError):
                 raise cause from None
+            if isinstance(cause, sqlite3.Error | OSError):
+                raise RunStopped(
+                    f"{self.name} could not {what} ({cause}): nothing of it is kept; look at the "
+                    "disk that holds the run's folder, then the same command goes on from the "
+                    "last checkpoint"
+                ) from error
             raise
         except RayActorError as error:
             raise RunStopped(

@@ -128,8 +128,12 @@ class RunFiles:
             raise ConfigError(f"got {self.folder} without config.yaml, wanted a run's folder")
         try:
             return RunConfig.model_validate(yaml.safe_load(self.config.read_bytes()))
-        except (ValueError, yaml.YAMLError) as error:
-            raise ConfigError(f"{self.config}: got a config that cannot be read: {error}") from None
+        except (ValueError, yaml.YAMLError, RecursionError) as error:
+            what = " ".join(str(error).split())[:300]
+            raise ConfigError(
+                f"{self.config}: got a config that cannot be read ({what}), wanted the one that "
+                "the run wrote"
+            ) from None
 
     def read_rollouts(self) -> Iterable[tuple[int, list[Row]]]:
         """Read the rollouts step by step, in order: (step, its rows)."""

@@ -1,6 +1,8 @@
 """Summary, report page and the check of a run's claims, on a run made by the project's writers."""
 
+import contextlib
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -98,6 +100,7 @@ def unveto(row: dict[str, Any]) -> None:
         (4, raise_maximum),
         (4, score_and_failure),
         (4, unveto),
+        (4, lambda row: row.update(reward=float("nan"))),
     ],
 )
 def test_verdicts_and_rewards_that_do_not_agree_are_found(
@@ -195,6 +198,48 @@ def test_a_folder_that_is_not_a_run_is_bad_input(
     (folder.files.rollouts / "step_00001.jsonl").write_text('{"step": 1}\n')
     assert report.main([str(folder.path)]) == 2
     assert "wanted the files that drivers.train writes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: rewrite(rollouts_of(folder, 1), lambda row: row.update(verdicts=[])),
+        lambda folder: rewrite(rollouts_of(folder, 1), lambda row: row.update(gold=[1])),
+        lambda folder: rewrite(rollouts_of(folder, 1), lambda row: row.update(reward="x")),
+        lambda folder: rollouts_of(folder, 1).write_bytes(b"[" * 100_000 + b"\n"),
+        lambda folder: rollouts_of(folder, 1).write_bytes(b"\xff\xfe\n"),
+        lambda folder: folder.files.events.write_bytes(b'{"status": "accepted"}\n'),
+        lambda folder: folder.files.config.write_bytes(b"[" * 5000),
+        lambda folder: folder.files.config.write_bytes(b"- a\n- b\n"),
+        lambda folder: sqlite(folder, "UPDATE versions SET rubric = '{}'"),
+        lambda folder: sqlite(folder, "UPDATE versions SET rubric = '{'"),
+        lambda folder: sqlite(folder, "DROP TABLE versions"),
+    ],
+)
+def test_a_damaged_record_is_one_sentence_whatever_reads_it(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str], damage: Callable[[RunFolder], None]
+):
+    damage(folder)
+    assert report.main([str(folder.path), "--check"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: ")
+    assert shown.count("\n") == 1
+    assert len(shown) < 700
+
+
+def rollouts_of(folder: RunFolder, step: int) -> Path:
+    return folder.files.rollouts / f"step_{step:05d}.jsonl"
+
+
+def sqlite(folder: RunFolder, statement: str) -> None:
+    with contextlib.closing(sqlite3.connect(folder.rubrics)) as db, db:
+        db.execute(statement)
+
+
+def test_a_step_whose_rollouts_were_taken_out_is_found(folder: RunFolder):
+    rollouts_of(folder, 2).unlink()
+    claim = next(c for c in check_run(folder.files) if c.text.startswith("rewards computed"))
+    assert claim.problems == ["step 2: got no rollouts, wanted those of every step"]
 
 
 def test_the_summary_has_exactly_its_keys_and_hand_computed_values(folder: RunFolder):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from actors.rubric_log import MAX_REASON_CHARS, RubricLog
+from actors.rubric_schema import transaction
 from core.errors import ConfigError
 from core.query import Message, Query
 from core.records import Commit, Evidence, RubricEdit, Verdict
@@ -267,3 +268,39 @@ def test_a_run_that_stopped_before_its_first_checkpoint_starts_from_version_zero
     assert log.current("q1").version == 0
     assert log.edited() == ()
     commit_steps(log, 1)
+
+
+def test_a_full_disk_loses_the_commit_whole_and_the_next_one_can_be_made(tmp_path: Path):
+    log = RubricLog(tmp_path / "full.sqlite")
+    log.register([make_query()])
+    (pages,) = log._db.execute("PRAGMA page_count").fetchone()
+    log._db.execute(f"PRAGMA max_page_count = {pages}")  # what SQLite says of a full disk
+    long = Criterion(id="new", text="x" * 100_000)
+    rubric = log.current("q1").with_criteria([long])
+    commit = Commit(
+        query_id="q1", from_version=0, rubric=rubric, edits=(), step=1, visit=0, key="k"
+    )
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        log.commit(commit)
+    assert log.current("q1").version == 0
+    log._db.execute(f"PRAGMA max_page_count = {pages + 1000}")
+    assert log.commit(commit).status == "applied"
+    log.close()
+
+
+def test_a_commit_that_fails_at_its_end_leaves_no_open_transaction(tmp_path: Path):
+    db = sqlite3.connect(tmp_path / "t.sqlite", isolation_level=None)
+    db.execute("PRAGMA foreign_keys = ON")
+    db.execute("CREATE TABLE a (id INTEGER PRIMARY KEY)")
+    db.execute("CREATE TABLE b (a INTEGER REFERENCES a DEFERRABLE INITIALLY DEFERRED)")
+    with pytest.raises(sqlite3.IntegrityError), transaction(db):
+        db.execute("INSERT INTO b VALUES (1)")  # found at COMMIT only
+    assert not db.in_transaction
+    with transaction(db):
+        db.execute("INSERT INTO a VALUES (1)")
+    db.close()
+
+
+def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path: Path):
+    with pytest.raises(ConfigError, match="which SQLite cannot read"):
+        RubricLog(tmp_path)
