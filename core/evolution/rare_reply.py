@@ -25,6 +25,8 @@ Polarity = Literal["negative", "positive"]
 
 _LEVEL = re.compile(r"(?<!\d)(\d+)\s*[=\uff1d]")
 _MAX_DIGITS = 9
+_MAX_CHARS = 4000
+"""Longest text: a criterion that crowds the response out of the judge's context grades nothing."""
 _SEPARATORS = " \t\r\n;\uff1b,\uff0c"
 
 _UPDATE_KEYS = frozenset({"id", "polarity", "diagnosis", "rubric"})
@@ -132,6 +134,8 @@ def _object(value: Any, keys: frozenset[str], where: str) -> dict[str, Any]:
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise WriterReplyError(f"{where}: wanted a text that is not empty")
+    if len(value) > _MAX_CHARS:
+        raise WriterReplyError(f"{where}: got {len(value)} characters, wanted at most {_MAX_CHARS}")
     if any("\ud800" <= char <= "\udfff" for char in value):
         raise WriterReplyError(f"{where}: got half of a Unicode character, wanted valid text")
     if any(category(char) == "Cc" and char not in "\n\t" for char in value):

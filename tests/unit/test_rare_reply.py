@@ -221,3 +221,12 @@ def test_levels_are_read_with_both_equals_signs_and_any_order() -> None:
     rule = "0＝无。\n2 = 完整；1= 部分"  # noqa: RUF001
     assert scoring_levels(rule, 2, "here") == {0: "无。", 2: "完整", 1: "部分"}
     assert scoring_levels("10 = a; " + "; ".join(f"{i} = x" for i in range(10)), 10, "here")[10]
+
+
+@pytest.mark.parametrize("key", ["check", "scoring_rule"])
+def test_a_text_without_end_is_refused_with_its_length(key: str) -> None:
+    reply = copy.deepcopy(GOOD)
+    reply["updates"][0]["rubric"][key] += "x" * 5000
+    length = len(reply["updates"][0]["rubric"][key])
+    with pytest.raises(WriterReplyError, match=f"got {length} characters, wanted at most 4000"):
+        read(reply)
