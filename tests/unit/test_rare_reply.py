@@ -148,7 +148,7 @@ WRONG: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (put("0/rubric/scoring_rule", "3 = x; 2 = a; 1 = b; 0 = c"), "each of 0..2"),
     (put("0/rubric/scoring_rule", "2 = a; 1 = b; 1 = c; 0 = d"), "each of 0..2"),
     (put("0/rubric/scoring_rule", "2 = a; 1 = ; 0 = d"), "no text for level 1"),
-    (put("0/rubric/scoring_rule", "9" * 5000 + " = a; 1 = b; 0 = d"), "each of 0..2"),
+    (put("0/rubric/scoring_rule", "9" * 3900 + " = a; 1 = b; 0 = d"), "each of 0..2"),
     (put("0/rubric/check", "half \ud800"), "half of a Unicode character"),
     (put("0/rubric/check", "zero \x00 byte"), "control character"),
     (put("1/rubric/check", "Ends  well"), "says the same as 'c2'"),
