@@ -204,6 +204,7 @@ class OpenAIBackend:
             text, refusal = choice.message.content or "", choice.message.refusal
             finish_reason = choice.finish_reason or ""
             assert isinstance(text, str)
+            assert isinstance(finish_reason, str)
         except (AssertionError, AttributeError, IndexError, KeyError, TypeError):
             # The client builds its records without checking them, so any shape can come.
             return _Again(_short(f"HTTP 200 with a reply of another shape: {reply!r}"))
@@ -218,7 +219,9 @@ class OpenAIBackend:
         return Completion(
             text="" if failure else text,
             finish_reason=finish_reason,
-            model=reply.model or self._config.model,
+            model=reply.model
+            if isinstance(reply.model, str) and reply.model
+            else self._config.model,
             usage=call.usage + self._tokens(reply),
             failure=failure,
             detail=_short(f"finish_reason {finish_reason}: {refusal or ''}") if failure else "",
@@ -232,14 +235,19 @@ class OpenAIBackend:
             self._left_out |= new
 
     def _tokens(self, reply: ChatCompletion) -> Usage:
-        usage = reply.usage
-        prompt_tokens = (usage.prompt_tokens if usage else 0) or 0
-        completion_tokens = (usage.completion_tokens if usage else 0) or 0
+        prompt_tokens = _count(reply.usage, "prompt_tokens")
+        completion_tokens = _count(reply.usage, "completion_tokens")
         return Usage(
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,
             cost_usd=cost_usd(self._config, prompt_tokens, completion_tokens),
         )
+
+
+def _count(usage: object, name: str) -> int:
+    """Return a number of tokens; 0 where an endpoint says nothing that is one."""
+    value = getattr(usage, name, None)
+    return value if type(value) is int and value > 0 else 0
 
 
 def _backoff_s(num_failed: int) -> float:

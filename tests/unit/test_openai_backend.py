@@ -1,6 +1,7 @@
 """The OpenAI-compatible backend against a stub endpoint on loopback, without Ray."""
 
 import asyncio
+import json
 import logging
 import time
 from typing import Any
@@ -147,6 +148,16 @@ async def test_a_closed_connection_and_odd_bodies_are_tried_again() -> None:
     reply, stub = await ask(lambda body, number: answers[number], max_attempts=4)
     assert reply.text == "ok"
     assert len(stub.seen) == 4
+
+
+@pytest.mark.parametrize("usage", ["x", [1], {"prompt_tokens": "9"}, {"prompt_tokens": -5}, None])
+@pytest.mark.parametrize("model", [5, None, "judge-1"])
+async def test_a_reply_counts_though_its_usage_or_model_is_odd(usage: Any, model: Any) -> None:
+    choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}
+    body = {"id": "1", "model": model, "choices": [choice], "usage": usage}
+    reply, _ = await ask(lambda _body, number: Reply(raw=json.dumps(body).encode()))
+    assert (reply.text, reply.failure, reply.model) == ("ok", None, "judge-1")
+    assert (reply.usage.prompt_tokens, reply.usage.cost_usd) == (0, 0.0)
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 409])
