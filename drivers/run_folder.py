@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from actors.rubric_log import RubricLog
 from core.config import RunConfig
 from core.records import Draw, RubricEdit, ScoredGroup
 from drivers.run_files import RunFiles, write_json
@@ -113,6 +114,8 @@ class RunFolder:
         summary = summarize(
             config, self.files, wall_s=wall_s, is_resumed=is_resumed, install_s=install_s
         )
+        # The store was ended, not closed: whoever copies rubrics.sqlite alone shall have all of it.
+        RubricLog(self.rubrics).close()
         write_json(self.files.summary, summary)
         write_report(self.files)
         logger.info("report in %s", self.files.report)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -152,6 +153,26 @@ def test_a_finished_run_is_known_by_its_summary_and_starting_over_removes_it(tmp
     assert not folder.is_finished(NUM_STEPS + 1)
     folder.start_over()
     assert [p.name for p in folder.path.iterdir()] == ["notes.txt"]
+
+
+def test_the_rubrics_of_a_finished_run_are_in_one_file(tmp_path: Path):
+    folder = make_run(tmp_path / "run")
+    killed = (
+        "import os, sys\n"
+        "from actors.rubric_log import RubricLog\n"
+        "from core.records import Verdict\n"
+        "log = RubricLog(sys.argv[1])\n"
+        "log.put_verdicts({'k': Verdict(criterion_id='c', score=1, max=1)})\n"
+        "os._exit(1)\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    subprocess.run([sys.executable, "-c", killed, str(folder.rubrics)], cwd=root, timeout=60)
+    assert folder.rubrics.with_name("rubrics.sqlite-wal").stat().st_size > 0
+    folder.finish(folder.files.read_config(), wall_s=30.0, is_resumed=False)
+    copied = shutil.copy(folder.rubrics, tmp_path / "copied.sqlite")
+    log = RubricLog(copied, is_read_only=True)
+    assert set(log.cached_verdicts(["k"])) == {"k"}
+    log.close()
 
 
 def test_two_drivers_cannot_write_one_run(tmp_path: Path):
