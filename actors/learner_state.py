@@ -7,6 +7,7 @@ caller makes a folder appear whole (it writes into a temporary one and renames i
 
 import copy
 import json
+import pickle
 import random
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from core.errors import ConfigError
 
 TAG = "learner"
 FACTS = "learner.json"
+
+_DAMAGED = (RuntimeError, OSError, EOFError, pickle.UnpicklingError, LookupError, ValueError)
+"""What reading a cut or foreign checkpoint file raises."""
 
 
 def save_state(engine: Any, folder: str, *, rank: int, facts: dict[str, int]) -> None:
@@ -42,10 +46,16 @@ def load_state(engine: Any, folder: str, *, rank: int, facts: dict[str, int]) ->
                 f"got learner.{key}={facts[name]} for the checkpoint {folder}, wanted "
                 f"{saved[name]}, which wrote it: set learner.{key}={saved[name]} or start fresh"
             )
-    path, _ = engine.load_checkpoint(folder, tag=TAG)
+    try:
+        path, _ = engine.load_checkpoint(folder, tag=TAG)
+        if path is not None:
+            _set_random_state(
+                torch.load(Path(folder) / f"random_rank_{rank}.pt", weights_only=False)
+            )
+    except _DAMAGED as error:
+        raise _unreadable(folder, error) from error
     if path is None:
         raise ConfigError(f"got no learner state in {folder}, wanted a folder that save() wrote")
-    _set_random_state(torch.load(Path(folder) / f"random_rank_{rank}.pt", weights_only=False))
     return saved["step"]
 
 
@@ -54,7 +64,19 @@ def read_facts(folder: str) -> dict[str, int]:
     path = Path(folder) / FACTS
     if not path.is_file():
         raise ConfigError(f"got no {FACTS} in {folder}, wanted a folder that save() wrote")
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _unreadable(folder, error) from error
+
+
+def _unreadable(folder: str, error: Exception) -> ConfigError:
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    return ConfigError(
+        f"got learner state in {folder} that cannot be read ({reason}), wanted what save() wrote: "
+        "if the checkpoint's folder is damaged, delete it to go on from the one before it, or "
+        "start over with fresh=true"
+    )
 
 
 def export_folder(model: PreTrainedModel, policy: PolicyConfig, folder: str, *, rank: int) -> None:

@@ -69,7 +69,10 @@ def restore_snapshot(db: sqlite3.Connection, folder: Path | None, step: int) -> 
     if path is not None and not path.is_file():
         raise ConfigError(f"got no {path}, wanted a checkpoint with its rubrics: take another one")
     at = ":memory:" if path is None else path.resolve().as_uri() + "?mode=ro"
-    db.execute("ATTACH DATABASE ? AS snap", (at,))
+    try:
+        db.execute("ATTACH DATABASE ? AS snap", (at,))
+    except sqlite3.DatabaseError as error:
+        raise _unreadable(path, error) from error
     try:
         if path is None:
             create_tables(db, "snap")
@@ -84,10 +87,24 @@ def restore_snapshot(db: sqlite3.Connection, folder: Path | None, step: int) -> 
 
 
 def _check_snapshot(db: sqlite3.Connection, path: Path, step: int) -> None:
-    check_schema(db, path, "snap")
-    row = db.execute("SELECT value FROM snap.meta WHERE name = 'step'").fetchone()
+    try:
+        check_schema(db, path, "snap")
+        row = db.execute("SELECT value FROM snap.meta WHERE name = 'step'").fetchone()
+        problem = db.execute("PRAGMA snap.quick_check(1)").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        raise _unreadable(path, error) from error
+    if problem != "ok":
+        raise _unreadable(path, problem)
     if row is None or int(row[0]) != step:
         raise ConfigError(f"got {path} of step {row and row[0]}, wanted step {step}")
+
+
+def _unreadable(path: Path | None, reason: object) -> ConfigError:
+    return ConfigError(
+        f"got {path} that SQLite cannot read ({' '.join(str(reason).split())[:200]}), wanted the "
+        "rubrics of a whole checkpoint: delete that checkpoint to go on from the one before it, or "
+        "start over with fresh=true"
+    )
 
 
 def _set_aside(db: sqlite3.Connection, step: int) -> int:

@@ -304,3 +304,20 @@ def test_a_commit_that_fails_at_its_end_leaves_no_open_transaction(tmp_path: Pat
 def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path: Path):
     with pytest.raises(ConfigError, match="which SQLite cannot read"):
         RubricLog(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbage", "middle"])
+def test_a_damaged_snapshot_is_refused_and_changes_nothing(
+    log: RubricLog, tmp_path: Path, damage: str
+):
+    commit_steps(log, 1, 2)
+    log.snapshot(tmp_path / "s", 1)
+    path = tmp_path / "s" / "rubrics.sqlite"
+    whole = bytearray(path.read_bytes())
+    if damage == "middle":
+        whole[4096:] = b"\xff" * (len(whole) - 4096)
+    path.write_bytes({"cut": whole[:5000], "garbage": b"x" * 9000, "middle": whole}[damage])
+    with pytest.raises(ConfigError, match=r"cannot read .* delete that checkpoint to go on"):
+        log.restore(tmp_path / "s", 1)
+    assert log.current("q1").version == 2
+    commit_steps(log, 3)
