@@ -264,7 +264,7 @@ class LoopConfig(Part):
 
     steps: int = Field(ge=1)
     groups_per_step: int = Field(default=4, ge=1)
-    max_policy_age: int = Field(default=0, ge=0)
+    max_policy_age: int = Field(default=0, ge=0, le=100)
     """0 is the synchronous on-policy run; k lets generation run k updates ahead."""
     order: Literal["drawn", "finished"] = "drawn"
     """``drawn``: a step trains its own draws, so slow queries are not left out. ``finished``: the

@@ -8,6 +8,7 @@ turns it on when a token file happens to lie in the home folder.
 
 import logging
 import os
+import socket
 from typing import Any
 
 import ray
@@ -15,6 +16,9 @@ import ray
 from core.errors import ConfigError
 
 log = logging.getLogger(__name__)
+
+_KNOCK_TIMEOUT_S = 10.0
+_MAX_PORT = 65535
 
 
 def start_ray(num_cpus: int | None = None) -> str:
@@ -39,13 +43,23 @@ def start_ray(num_cpus: int | None = None) -> str:
 
 def _joined(address: str) -> Any:
     try:
+        _knock(address)
         return ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
-    except ConnectionError as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise ConfigError(
             f"got RAY_ADDRESS={address!r} with no Ray cluster there ({_first_line(error)}), wanted "
             "a running one: start it with `ray start --head`, correct the address, or unset "
             "RAY_ADDRESS for a local cluster of the run's own"
         ) from error
+
+
+def _knock(address: str) -> None:
+    """Raise when nobody listens at a ``host:port``: Ray itself would wait minutes to say so."""
+    host, colon, port = address.rpartition(":")
+    if colon and "/" not in address and port.isdigit():
+        if int(port) > _MAX_PORT:
+            raise ValueError(f"no port has the number {port}")
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_TIMEOUT_S).close()
 
 
 def _first_line(error: Exception) -> str:

@@ -86,7 +86,7 @@ class Run:
             parts, store = await self._start_parts(placement, closing)
             position = await self._restore(parts, store, found)
             end = await self._train_from(position, parts, found)
-            if end.step == config.loop.steps:
+            if end.step >= config.loop.steps:  # more, where a longer run was asked to end here
                 await parts.learner.export(str(self._folder.policy))
             return end
 

@@ -50,6 +50,7 @@ def test_turning_the_veto_off_leaves_the_other_reward_options() -> None:
         ({"rollout": {"logprob_gate": [float("nan"), 1]}}, "finite number"),
         ({"rollout": {"num_gpus": 1.5}}, "wanted a whole number, or a share"),
         ({"learner": {"betas": [0.9, 1.0]}}, "less than 1"),
+        ({"loop": {"steps": 1, "max_policy_age": 10**9}}, "less than or equal to 100"),
         ({"seed": 2**31}, "less than 2147483648"),
         ({"name": "n" * 101}, "at most 100"),
         ({"judge": {"base_url": "nonsense"}}, "got 'nonsense', wanted an address like"),
