@@ -88,6 +88,8 @@ def remove_shared_memory(paths: Iterable[Path]) -> None:
 
 def _end_engine_after(owner: int) -> None:
     wait_for_end(owner)
+    # First, since Ray may be killing this process too: the innermost has mapped what all share.
+    remove_shared_memory(shared_memory_of([os.getpid()]))
     chain = engine_chain(owner)
     logger.warning("process %d, which started this engine, has ended: killing %s", owner, chain)
     remove_shared_memory(shared_memory_of(chain))

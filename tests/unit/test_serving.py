@@ -34,7 +34,7 @@ def test_an_address_without_a_cluster_is_a_persons_mistake(monkeypatch: pytest.M
     def refused(**_: object) -> None:
         raise ConnectionError("could not connect\nmore lines")
 
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
     monkeypatch.setattr("ray.init", refused)
-    with pytest.raises(ConfigError, match=r"RAY_ADDRESS='127.0.0.1:1' .*\(could not connect\)"):
+    with pytest.raises(ConfigError, match=r"RAY_ADDRESS='auto' .*\(could not connect\)"):
         ray_session.start_ray()
