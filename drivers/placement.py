@@ -5,6 +5,8 @@ lacks is said before anything is started; a group that is not placed in time say
 """
 
 import asyncio
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,10 +36,18 @@ class Placement:
         remove_placement_group(self.group)
 
 
-def check_resources(config: RunConfig) -> None:
-    """Raise ConfigError when the cluster can never hold the run."""
+def local_resources() -> dict[str, float]:
+    """Return what a Ray started here would have, without starting it: seconds saved on a no."""
+    from ray._private.accelerators import get_accelerator_manager_for_resource
+
+    manager = get_accelerator_manager_for_resource("GPU")
+    num_gpus = manager.get_current_node_num_accelerators() if manager is not None else 0
+    return {"GPU": float(num_gpus), "CPU": math.inf}
+
+
+def check_resources(config: RunConfig, have: Mapping[str, float]) -> None:
+    """Raise ConfigError when a cluster that has these resources can never hold the run."""
     bundles = (*placement_bundles(config), *replica_bundles(config))
-    have = ray.cluster_resources()
     for resource, key, wanted in (
         ("GPU", "num_gpus", sum(b.num_gpus for b in bundles)),
         ("CPU", "num_cpus", sum(b.num_cpus for b in bundles)),

@@ -15,6 +15,8 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import ray
+
 from core.config import RunConfig
 from drivers.checkpoint import Checkpoint, Checkpoints, Identity, check_same_run, latest_checkpoint
 from drivers.config_file import dump_config
@@ -57,7 +59,7 @@ class Run:
     async def train(self) -> bool:
         """Train until the configured step, or until a stop; True when the run is finished."""
         config = self._config
-        check_resources(config)
+        check_resources(config, ray.cluster_resources())
         if config.fresh:
             self._folder.start_over()
         found = latest_checkpoint(self._folder.checkpoints)

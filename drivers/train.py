@@ -113,8 +113,11 @@ def _run(config: RunConfig, data: RunData) -> int:
     if problems:
         raise ConfigError(problems[0])
     with folder.locked():
+        from drivers.placement import check_resources, local_resources
         from drivers.ray_session import start_ray
 
+        if not os.environ.get("RAY_ADDRESS"):
+            check_resources(config, local_resources())
         dashboard = start_ray()
         log.info("run %s in %s", config.name, folder.path)
         log.info("dashboard %s", dashboard or "off")

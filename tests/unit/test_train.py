@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from core.errors import RolloutError, RunStopped
+from core.errors import ConfigError, RolloutError, RunStopped
 from drivers import cli, train
+from drivers.config_file import load_config
+from drivers.placement import check_resources, local_resources
 from drivers.run_folder import RunFolder
 
 QUICKSTART = "drivers/configs/quickstart.yaml"
@@ -196,3 +198,13 @@ def test_a_finished_run_says_what_came_out_and_where_it_lies(tmp_path: Path) -> 
     assert "reward 0.250 -> 0.500, gold none" in text
     assert str(folder.files.report) in text
     assert str(folder.policy) in text
+
+
+def test_more_gpus_than_there_are_end_the_run_before_ray_starts() -> None:
+    config = load_config(
+        str(Path(train.__file__).parent / "configs" / "quickstart.yaml"), ["rollout.num_gpus=4"]
+    )
+    with pytest.raises(ConfigError, match=r"got a cluster with 1 GPUs, wanted 4 .*lower num_gpus"):
+        check_resources(config, {"GPU": 1.0, "CPU": 8.0})
+    check_resources(config, {"GPU": 4.0, "CPU": 8.0})
+    assert local_resources()["GPU"] >= 0
