@@ -48,6 +48,8 @@ async def start_serving(config: RunConfig) -> tuple[ServedJudge, ServedWriter]:
     """Start Serve once, then the run's judge and writer side by side."""
     from ray import serve
 
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # its own log files have the rest
+
     await _in_thread("start", functools.partial(serve.start, proxy_location="Disabled"))
     return await asyncio.gather(start_judge(config), start_writer(config))
 
