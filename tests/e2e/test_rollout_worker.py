@@ -95,7 +95,7 @@ def published(model_folder: str, tmp_path_factory: pytest.TempPathFactory) -> li
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool(model_folder: str, published: list[Published]) -> AsyncIterator[RayRolloutPool]:
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=True)
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=True)
     pool = make_rollout_pool(
         PolicyConfig(model=MODEL, max_model_len=512),
         RolloutConfig(num_cpus=2, max_num_seqs=16, timeout_s=200, start_timeout_s=300),

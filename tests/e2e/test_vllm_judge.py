@@ -32,7 +32,7 @@ CRITERIA = (TONE, SHORT, DEPTH)
 def cluster() -> Iterator[None]:
     from ray import serve
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield
     serve.shutdown()
     ray.shutdown()

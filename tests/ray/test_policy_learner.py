@@ -34,6 +34,7 @@ SAMPLES: Sequence[TrainingSample] = tiny_samples(1, 3, seed=99)[0]
 def local_ray() -> Iterator[None]:
     root = str(Path(__file__).parents[2])
     ray.init(
+        address="local",
         num_cpus=4,
         include_dashboard=False,
         runtime_env={"env_vars": {"PYTHONPATH": root}},

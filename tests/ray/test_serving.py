@@ -29,7 +29,7 @@ TONE = Criterion(id="tone", text="The tone is warm.")
 def cluster() -> Iterator[None]:
     from ray import serve
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield
     serve.shutdown()
     ray.shutdown()
