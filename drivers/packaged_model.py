@@ -139,6 +139,11 @@ def _remove_leftovers(cache: Path) -> None:
 
 def _convert(gguf: Path, folder: Path, progress: bool) -> None:
     """Dequantise the GGUF file and save it as bf16 safetensors with its tokenizer."""
+    if importlib.util.find_spec("gguf") is None:
+        raise ConfigError(
+            f"got no package 'gguf', wanted it to read {gguf.name}: run `pip install gguf`, or "
+            "install Ratchet with its dependencies (`make install`)"
+        )
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging as hf_logging

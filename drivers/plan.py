@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from core.config import RunConfig
 from core.errors import ConfigError
 from drivers.config_file import dump_config
-from drivers.preflight import estimated_calls, load_run_data, missing
+from drivers.preflight import RunData, estimated_calls, load_run_data, missing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,19 +48,21 @@ def plan_text(config: RunConfig) -> str:
     bundles = (*placement_bundles(config), *replica_bundles(config))
     cpus = sum(b.num_cpus for b in bundles)
     gpus = sum(b.num_gpus for b in bundles)
-    calls = estimated_calls(config)
+    data, problems = _loaded(config)
+    calls = estimated_calls(config, data)
     lines = ["# resolved config", dump_config(config), "# placement"]
     lines += [f"{b.name}: {b.num_cpus:g} CPU, {b.num_gpus:g} GPU" for b in bundles]
-    lines += [f"in all: {cpus:g} CPU, {gpus:g} GPU", "", "# calls, at most"]
+    lines += [f"in all: {cpus:g} CPU, {gpus:g} GPU", "", "# calls, without retries"]
     lines += [f"{name}: {number}" for name, number in calls.items()]
     lines += ["", "# missing"]
-    lines += _missing(config) or ["nothing"]
+    lines += problems or ["nothing"]
     return "\n".join(lines)
 
 
-def _missing(config: RunConfig) -> list[str]:
+def _loaded(config: RunConfig) -> tuple[RunData | None, list[str]]:
+    """The run's data if it can be read, and everything that is missing."""
     try:
         data = load_run_data(config)
     except ConfigError as error:
-        return [str(error)]
-    return missing(config, data)
+        return None, [str(error)]
+    return data, missing(config, data)

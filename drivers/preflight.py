@@ -253,13 +253,31 @@ def _rule_problem(config: RunConfig, criterion: Criterion) -> str | None:
     return None
 
 
-def estimated_calls(config: RunConfig) -> dict[str, int]:
-    """Return upper estimates of judge and writer calls of the whole run."""
+def estimated_calls(config: RunConfig, data: RunData | None) -> dict[str, int]:
+    """Return upper estimates of judge and writer calls of the whole run, without repeated tries.
+
+    Gold criteria are judged in calls of their own; without data they are taken to be there.
+    """
     groups = config.loop.steps * config.loop.groups_per_step
     has_writer = config.evolution.method != "static"
     is_double = isinstance(config.evolution, RatchetEvolution)
     rescoring = 0 if not has_writer or isinstance(config.evolution, CareEvolution) else groups
     return {
-        "judge": groups * config.sampling.group_size + rescoring,
+        "judge": groups * config.sampling.group_size * _calls_each(data and data.train)
+        + rescoring
+        + _num_held_out_rollouts(config, data) * _calls_each(data and data.eval),
         "writer": groups * (int(has_writer) + int(is_double)),
     }
+
+
+def _calls_each(queries: Sequence[Query] | None) -> int:
+    """Judge calls of one rollout: for its rubric, and for gold criteria if there are any."""
+    return 1 + int(queries is None or any(q.gold for q in queries))
+
+
+def _num_held_out_rollouts(config: RunConfig, data: RunData | None) -> int:
+    every = config.loop.eval_every
+    if data is None or not data.eval or not every:
+        return 0
+    num_passes = -(-config.loop.steps // every)
+    return num_passes * len(data.eval) * config.sampling.eval_group_size

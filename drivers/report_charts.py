@@ -49,20 +49,39 @@ def criterion_lives(history: Sequence[RubricVersion], last_step: int) -> list[Cr
     return sorted(lives, key=lambda life: (life.first_step, life.last_step))
 
 
+def shown_lives(lives: Sequence[CriterionLife]) -> list[CriterionLife]:
+    """Return at most ``MAX_LIVES``: [Resist] criteria, the initial ones, then the longest-lived."""
+    first = min((life.first_step for life in lives), default=0)
+    ranked = sorted(
+        lives,
+        key=lambda life: (
+            not life.criterion.is_resist,
+            life.first_step != first,
+            life.first_step - life.last_step,
+        ),
+    )
+    kept = {id(life) for life in ranked[:MAX_LIVES]}
+    return [life for life in lives if id(life) in kept]
+
+
 def draw(data: ReportData, *, image_format: str) -> bytes:
     """Return the picture as ``svg`` or ``png``."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     last_step = data.steps[-1].step if data.steps else 0
-    lives = criterion_lives(data.history, last_step)[-MAX_LIVES:]
+    all_lives = criterion_lives(data.history, last_step)
+    lives = shown_lives(all_lives)
     height = 3.4 + (0.9 + 0.32 * len(lives) if lives else 0.0)
     figure = Figure(figsize=(9.0, height), layout="constrained")
     FigureCanvasAgg(figure)
     if lives:
         ratios = [3.4, 0.9 + 0.32 * len(lives)]
         curves, history = figure.subplots(2, 1, height_ratios=ratios)
-        _draw_lives(history, lives, data.history[0].query_id, last_step)
+        what = f"query {data.history[0].query_id}"
+        if len(lives) < len(all_lives):
+            what += f" ({len(lives)} of its {len(all_lives)} criteria)"
+        _draw_lives(history, lives, what, last_step)
     else:
         curves = figure.subplots()
     _draw_curves(curves, data)
@@ -102,7 +121,7 @@ def _draw_curves(axes: Any, data: ReportData) -> None:
         axes.legend(fontsize=8, loc="best")
 
 
-def _draw_lives(axes: Any, lives: Sequence[CriterionLife], query_id: str, last_step: int) -> None:
+def _draw_lives(axes: Any, lives: Sequence[CriterionLife], what: str, last_step: int) -> None:
     for place, life in enumerate(lives):
         width = max(life.last_step - life.first_step, 0.4)
         color = COLORS[life.criterion.kind]
@@ -115,7 +134,7 @@ def _draw_lives(axes: Any, lives: Sequence[CriterionLife], query_id: str, last_s
     axes.invert_yaxis()
     axes.set_xlim(0, max(last_step, 1))
     axes.set_xlabel("step")
-    title = _plain(f"the rubric of query {query_id}: when each criterion was in force")
+    title = _plain(f"the rubric of {what}: when each criterion was in force")
     axes.set_title(title, fontsize=9, parse_math=False)
 
 

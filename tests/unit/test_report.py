@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from core.rows import json_line
+from core.rubric import Criterion, CriterionKind
 from drivers import report
 from drivers.jsonl_files import read_rows
-from drivers.report_charts import criterion_lives
+from drivers.report_charts import MAX_LIVES, CriterionLife, criterion_lives, shown_lives
 from drivers.report_check import check_run
 from drivers.report_data import read_report_data
 from drivers.run_files import RunFiles
@@ -327,3 +328,16 @@ def test_help_is_quick_to_come_and_imports_nothing_heavy():
     )
     assert done.returncode == 0, done.stderr
     assert "examples:" in done.stdout
+
+
+def test_the_picture_keeps_vetoes_and_the_first_criteria_when_it_cannot_show_all() -> None:
+    def life(name: str, first: int, last: int, kind: CriterionKind = "llm") -> CriterionLife:
+        criterion = Criterion(id=name, text=f"text of {name}", kind=kind)
+        return CriterionLife(criterion=criterion, first_step=first, last_step=last)
+
+    initial = [life("first", 0, 1)]
+    passing = [life(f"p{i}", 2, 3) for i in range(MAX_LIVES)]
+    veto = [life("veto", 9, 10, "resist")]
+    shown = shown_lives([*initial, *passing, *veto])
+    assert len(shown) == MAX_LIVES
+    assert {"first", "veto"} <= {x.criterion.id for x in shown}
