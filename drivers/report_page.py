@@ -96,7 +96,10 @@ def _evidence(evidence: dict[str, Any]) -> str:
 
 
 def _edits_section(events: Sequence[Row]) -> str:
-    accepted = [e for e in events if e["status"] == "accepted"]
+    accepted = sorted(
+        (e for e in events if e["status"] == "accepted"),
+        key=lambda e: (not _is_veto(e), e["step"]),
+    )
     others = [e for e in events if e["status"] != "accepted"]
     heads = ("step", "query", "branch", "before", "after", "evidence")
     rows = [
@@ -116,7 +119,7 @@ def _edits_section(events: Sequence[Row]) -> str:
     ]
     return "\n".join(
         (
-            f"<h2>Edits accepted ({len(accepted)})</h2>",
+            f"<h2>Edits accepted ({len(accepted)}), those that put in a veto first</h2>",
             _left_out(accepted),
             _table(heads, rows),
             f"<h2>Edits refused, failed, or without change ({len(others)})</h2>",
@@ -124,6 +127,10 @@ def _edits_section(events: Sequence[Row]) -> str:
             _table(("step", "query", "branch", "status", "reason"), refused),
         )
     )
+
+
+def _is_veto(edit: Row) -> bool:
+    return edit["new"] is not None and edit["new"]["kind"] == "resist"
 
 
 def _left_out(edits: Sequence[Row]) -> str:

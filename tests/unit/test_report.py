@@ -18,6 +18,7 @@ from drivers.jsonl_files import read_rows
 from drivers.report_charts import MAX_LIVES, CriterionLife, criterion_lives, shown_lives
 from drivers.report_check import check_run
 from drivers.report_data import read_report_data
+from drivers.report_page import _edits_section
 from drivers.run_files import RunFiles
 from drivers.run_folder import RunFolder
 from drivers.summary import step_numbers, summarize, total_of_running
@@ -341,3 +342,22 @@ def test_the_picture_keeps_vetoes_and_the_first_criteria_when_it_cannot_show_all
     shown = shown_lives([*initial, *passing, *veto])
     assert len(shown) == MAX_LIVES
     assert {"first", "veto"} <= {x.criterion.id for x in shown}
+
+
+def test_the_edits_that_put_in_a_veto_lead_the_table() -> None:
+    def event(step: int, text: str, kind: CriterionKind) -> dict[str, Any]:
+        return {
+            "step": step,
+            "query_id": "q",
+            "branch": "adaptive",
+            "status": "accepted",
+            "reason": "",
+            "from_version": 0,
+            "to_version": 1,
+            "old": None,
+            "new": Criterion(id="a1", text=text, kind=kind).model_dump(mode="json"),
+            "evidence": {"rollouts": [], "quotes": [], "analysis": ""},
+        }
+
+    page = _edits_section([event(1, "plain one", "llm"), event(9, "the veto", "resist")])
+    assert page.index("the veto") < page.index("plain one")
