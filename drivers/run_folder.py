@@ -116,6 +116,7 @@ class RunFolder:
         )
         # The store was ended, not closed: whoever copies rubrics.sqlite alone shall have all of it.
         RubricLog(self.rubrics).close()
-        write_json(self.files.summary, summary)
         write_report(self.files)
+        # Last, because it marks the run as finished: a report that fails is made by the next start.
+        write_json(self.files.summary, summary)
         logger.info("report in %s", self.files.report)

@@ -155,6 +155,20 @@ def test_a_finished_run_is_known_by_its_summary_and_starting_over_removes_it(tmp
     assert [p.name for p in folder.path.iterdir()] == ["notes.txt"]
 
 
+def test_a_run_whose_report_fails_is_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_run(tmp_path / "run")
+
+    def full_disk(_: object) -> Path:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("drivers.report.write_report", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        folder.finish(folder.files.read_config(), wall_s=30.0, is_resumed=False)
+    assert not folder.is_finished(NUM_STEPS)
+
+
 def test_the_rubrics_of_a_finished_run_are_in_one_file(tmp_path: Path):
     folder = make_run(tmp_path / "run")
     killed = (
