@@ -8,7 +8,6 @@ between calls: verdicts are remembered by the caller.
 ``JudgeReplica`` is the class that Ray Serve runs.
 """
 
-import asyncio
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -34,9 +33,9 @@ from core.rubric import Criterion
 from core.templates import fenced, fill
 from serve.backends.base import CompletionBackend, CompletionRequest
 from serve.backends.rules import RulesBackend
-from serve.backends.start import start_backend
 from serve.identity import REPAIR_TEMPLATE, RESCORE_TEMPLATE, judge_identity, judge_template
 from serve.prompts import load_prompt
+from serve.replica import Replica
 
 _REPAIRABLE: frozenset[FailureKind] = frozenset(
     {"missing", "unparsable", "out_of_scale", "conflict", "truncated"}
@@ -183,15 +182,12 @@ def _first_scored(first: Verdict, again: Verdict) -> Verdict:
     return first if first.score is not None else again
 
 
-class JudgeReplica:
+class JudgeReplica(Replica):
     """One replica of the deployment ``Judge``."""
 
     async def __init__(self, config: JudgeConfig, api_key: SecretStr, model: str) -> None:
-        self._config = config
-        # ``model`` is where the config's model lies; the identity keeps the config's name of it.
-        served = config.model_copy(update={"model": model})
-        self._backend = await start_backend(served, api_key, pool=f"judge {model}")
-        self._judge = Judge(config, self._backend)
+        backend = await self.start(config, api_key, model, part="judge")
+        self._judge = Judge(config, backend)
 
     async def grade(self, request: JudgeRequest) -> JudgeReply:
         """See ``Judge``."""
@@ -203,13 +199,4 @@ class JudgeReplica:
 
     async def describe(self) -> tuple[str, str]:
         """Return the config it runs, as JSON, and its identity."""
-        return self._config.model_dump_json(), self._judge.identity
-
-    async def check_health(self) -> None:
-        """Raise when this replica must be replaced (called by Serve)."""
-        if self._backend is not None:
-            await self._backend.check_health()
-
-    async def __del__(self) -> None:
-        if backend := getattr(self, "_backend", None):
-            await asyncio.wait_for(backend.close(), 30.0)
+        return self.config_json(), self._judge.identity

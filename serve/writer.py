@@ -19,9 +19,9 @@ from core.grading.visible import visible_response
 from core.records import Completion, ContrastRequest, WriterRequest
 from serve.backends.base import CompletionBackend, CompletionRequest
 from serve.backends.rules import RulesBackend
-from serve.backends.start import start_backend
 from serve.identity import CONTRAST_TEMPLATE, REPLACE_TEMPLATE, writer_identity
 from serve.prompts import load_prompt
+from serve.replica import Replica
 
 
 class RubricWriter:
@@ -56,15 +56,12 @@ def _visible(request: WriterRequest) -> WriterRequest:
     )
 
 
-class WriterReplica:
+class WriterReplica(Replica):
     """One replica of the deployment ``RubricWriter``."""
 
     async def __init__(self, config: WriterConfig, api_key: SecretStr, model: str) -> None:
-        self._config = config
-        # ``model`` is where the config's model lies; the identity keeps the config's name of it.
-        served = config.model_copy(update={"model": model})
-        self._backend = await start_backend(served, api_key, pool=f"writer {model}")
-        self._writer = RubricWriter(config, self._backend)
+        backend = await self.start(config, api_key, model, part="writer")
+        self._writer = RubricWriter(config, backend)
 
     async def write(self, request: WriterRequest) -> Completion:
         """See ``RubricWriter``."""
@@ -72,13 +69,4 @@ class WriterReplica:
 
     async def describe(self) -> tuple[str, str]:
         """Return the config it runs, as JSON, and its identity."""
-        return self._config.model_dump_json(), self._writer.identity
-
-    async def check_health(self) -> None:
-        """Raise when this replica must be replaced (called by Serve)."""
-        if self._backend is not None:
-            await self._backend.check_health()
-
-    async def __del__(self) -> None:
-        if backend := getattr(self, "_backend", None):
-            await asyncio.wait_for(backend.close(), 30.0)
+        return self.config_json(), self._writer.identity
