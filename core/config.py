@@ -1,23 +1,23 @@
 """The config of a run: one typed tree, checked once at load, handed out in parts.
 
 Frozen, unknown keys refused, importable without torch, vLLM or Ray. Derived limits are properties
-beside the numbers they come from. ``drivers/config_file.py`` reads YAML and ``key=value`` overrides
-into ``RunConfig``; a component gets its own part only.
+beside the numbers they come from. ``core/config_evolution.py`` holds the methods,
+``core/config_served.py`` judge and writer; ``drivers/config_file.py`` reads YAML and ``key=value``
+overrides into ``RunConfig``; a component gets its own part only.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from core.config_values import (
-    Amount,
-    Beta,
-    Gate,
-    Part,
-    Seed,
-    checked_address,
-    checked_variable,
+from core.config_evolution import (
+    CareEvolution,
+    EvolutionConfig,
+    RatchetEvolution,
+    StaticEvolution,
 )
+from core.config_served import BudgetConfig, JudgeConfig, ReferenceJudgeConfig, WriterConfig
+from core.config_values import Amount, Beta, Gate, Part, Seed
 
 
 class DataConfig(Part):
@@ -29,6 +29,12 @@ class DataConfig(Part):
     """Held-out queries, answered every ``loop.eval_every`` steps under their initial rubric."""
     missing_anchor: Literal["error", "skip"] = "error"
     """What to do with a query without anchor under a method that needs one."""
+    task_rubrics: dict[str, str] = Field(default_factory=dict)
+    """Rubric file (JSON) of each task, for methods whose rubric is shared by a task; without one
+    all queries of the task must carry the same rubric."""
+    max_prompt_tokens: int | None = Field(default=None, ge=1)
+    overlong_prompt: Literal["error", "skip"] = "error"
+    """What to do with a training query whose prompt has more tokens than that."""
 
 
 class PolicyConfig(Part):
@@ -115,146 +121,14 @@ class AdvantageConfig(Part):
     """Leave a group without spread out of the batch instead of keeping it with advantage 0."""
 
 
-class ServedModelConfig(Part):
-    """A model behind Ray Serve: the judge's and the writer's common part."""
-
-    backend: Literal["rules", "openai", "vllm"] = "rules"
-    model: str = ""
-    """Model name (openai) or folder (vllm)."""
-    base_url: str | None = None
-    """OpenAI-compatible endpoint; None is the provider's own."""
-    api_key_env: str = "OPENAI_API_KEY"
-    """Environment variable that holds the key; the key itself is never in a config."""
-    temperature: float = Field(default=0.0, ge=0.0)
-    max_tokens: int = Field(default=4096, ge=1)
-    max_model_len: int = Field(default=8192, ge=16)
-    """Context of a ``vllm`` backend's engine."""
-    timeout_s: float = Field(default=120.0, gt=0.0)
-    """Longest wait for one call, retries included."""
-    start_timeout_s: float = Field(default=900.0, gt=0.0)
-    """Longest wait for the replicas to be ready."""
-    max_attempts: int = Field(default=4, ge=1)
-    """Tries of one call over transport errors, 408 and 5xx; five times as many over 429."""
-    max_concurrency: int = Field(default=16, ge=1)
-    """Calls to the endpoint at one time, over all replicas."""
-    num_replicas: int = Field(default=1, ge=1)
-    num_cpus: Amount = 0.0
-    num_gpus: Amount = 0.0
-    max_ongoing_requests: int = Field(default=64, ge=1)
-    max_queued_requests: int = Field(default=4096, ge=1)
-    seed: Seed = 0
-    usd_per_million_prompt_tokens: float = Field(default=0.0, ge=0.0)
-    usd_per_million_completion_tokens: float = Field(default=0.0, ge=0.0)
-
-    @field_validator("base_url")
-    @classmethod
-    def _is_an_address(cls, address: str | None) -> str | None:
-        return address if address is None else checked_address(address)
-
-    @field_validator("api_key_env")
-    @classmethod
-    def _is_a_variable(cls, name: str) -> str:
-        return checked_variable(name)
-
-    @model_validator(mode="after")
-    def _model_can_answer(self) -> Self:
-        if self.backend != "rules" and not self.model:
-            raise ValueError(f"got backend {self.backend!r} without a model, wanted `model: NAME`")
-        if self.backend == "vllm" and self.max_tokens >= self.max_model_len:
-            raise ValueError(
-                f"got max_tokens={self.max_tokens} with max_model_len={self.max_model_len}, wanted "
-                "room for a prompt: lower the first or raise the second"
-            )
-        return self
-
-
-class JudgeConfig(ServedModelConfig):
-    """The judge."""
-
-    template: Literal["ids", "verbatim"] = "ids"
-    """Ask by short ids with reasons, or by criterion text without (CARE, figure 3)."""
-    max_failed_frac: float = Field(default=0.5, gt=0.0, le=1.0)
-    """Stop with a checkpoint when more verdicts than this failed over the last steps."""
-    failed_window_steps: int = Field(default=3, ge=1)
-
-
-class WriterConfig(ServedModelConfig):
-    """The rubric writer."""
-
-
-class CareConfig(Part):
-    """CARE's switches and limits (CARE sections 3.2 and 3.4)."""
-
-    adaptive: bool = True
-    chase: bool = True
-    veto: bool = True
-    """False is the ablation without veto: it turns ``reward.veto`` of the run off as well."""
-    anchor: bool = True
-    max_new: int = Field(default=1, ge=1)
-    """Changes one reply may make: criteria that it rewrites or adds, all of one branch."""
-    max_criteria: int = Field(default=24, ge=1)
-    max_chars: int = Field(default=1000, ge=1)
-    """Longest criterion text."""
-
-    @model_validator(mode="after")
-    def _has_a_branch(self) -> Self:
-        if not (self.adaptive or self.chase):
-            raise ValueError("got adaptive and chase both off, wanted one of them (or `static`)")
-        return self
-
-
-class RareConfig(Part):
-    """RARE at sample level (RARE section 3.2)."""
-
-    polarity: Literal["negative", "positive", "mixed"] = "negative"
-    budget: int = Field(default=3, ge=1)
-    max_attempts: int = Field(default=5, ge=1)
-    """Tries of the writer; the reason of a refusal is fed back."""
-
-
-class StaticEvolution(Part):
-    """A fixed rubric."""
-
-    method: Literal["static"] = "static"
-
-
-class CareEvolution(Part):
-    """CARE."""
-
-    method: Literal["care"] = "care"
-    apply: Literal["next_visit", "same_step"] = "next_visit"
-    deadline_s: float = Field(default=120.0, gt=0.0)
-    """Longest wait for one edit (same_step: before the update; next_visit: at the next draw)."""
-    care: CareConfig = CareConfig()
-
-
-class RareEvolution(Part):
-    """RARE, always in the same step."""
-
-    method: Literal["rare"] = "rare"
-    deadline_s: float = Field(default=120.0, gt=0.0)
-    rare: RareConfig = RareConfig()
-
-
-class RatchetEvolution(Part):
-    """RARE's replacement in the same step, then CARE's contrast for the next visit."""
-
-    method: Literal["ratchet"] = "ratchet"
-    deadline_s: float = Field(default=120.0, gt=0.0)
-    care: CareConfig = CareConfig()
-    rare: RareConfig = RareConfig()
-
-
-EvolutionConfig = Annotated[
-    StaticEvolution | CareEvolution | RareEvolution | RatchetEvolution,
-    Field(discriminator="method"),
-]
-
-
 class RewardConfig(Part):
     """From verdicts to a reward (CARE equation 3, RARE section 3.1)."""
 
     weights: Literal["none", "checklist"] = "none"
+    """``none``: a criterion counts by its maximum; ``checklist``: by its weight, scores as shares
+    of the maximum. A negative weight subtracts either way."""
+    normaliser: Literal["pos_sum", "pos_sum_floor1", "abs_sum", "raw_sum"] = "pos_sum"
+    """What the weighted sum is divided by (``core/normalisers.py``)."""
     resist_in_mean: bool = True
     veto: bool = True
 
@@ -302,6 +176,9 @@ class RunConfig(Part):
     reward: RewardConfig = RewardConfig()
     judge: JudgeConfig = JudgeConfig()
     writer: WriterConfig = WriterConfig()
+    reference_judge: ReferenceJudgeConfig | None = None
+    """Watches for a gap between the training judge and another one; None is off."""
+    budget: BudgetConfig = BudgetConfig()
     evolution: EvolutionConfig = StaticEvolution()
     loop: LoopConfig
 

@@ -9,7 +9,8 @@ vLLM imports them in its own processes (the repository root must be on their PYT
 from collections.abc import Mapping
 from typing import Any
 
-from core.config import PolicyConfig, RolloutConfig, ServedModelConfig
+from core.config import PolicyConfig, RolloutConfig
+from core.config_served import ServedModelConfig
 
 OWNER_ENV = "RATCHET_ENGINE_OWNER"
 """Process id whose end must end the engine's processes (``actors/engine_guard.py`` reads it)."""

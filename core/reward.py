@@ -8,11 +8,12 @@ A response with a criterion that has no score has no reward: None, never 0, and 
 without a score never counts as passed.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from core.config import RewardConfig
-from core.normalisers import max_points, pos_sum
+from core.normalisers import NORMALISERS, max_points
 from core.records import Verdict
 from core.rubric import Criterion, Rubric
 
@@ -72,19 +73,18 @@ def _scores(
 def _normalised(
     criteria: Sequence[Criterion], scores: Mapping[str, float], config: RewardConfig
 ) -> float:
-    """The sum over the maxima, or the weighted mean with ``weights: checklist``.
+    """The weighted sum of scores as shares of their maxima, divided as ``normaliser`` says.
 
-    A criterion of negative weight (a penalty) only subtracts, in both; it is not in the
+    With ``weights: none`` a criterion's weight is its maximum, and the default normaliser makes the
+    sum over the maxima. A criterion of negative weight (a penalty) only subtracts; it is not in the
     denominator. A rubric that has only [Resist] criteria keeps them in the mean.
     """
     counted = [c for c in criteria if config.resist_in_mean or not c.is_resist]
     if not any(c.weight > 0 for c in counted):
         counted = list(criteria)
-    if config.weights == "checklist":
-        value = pos_sum([c.weight for c in counted], [scores[c.id] / c.max for c in counted])
-    else:
-        gains = sum(scores[c.id] for c in counted if c.weight >= 0)
-        losses = sum(scores[c.id] for c in counted if c.weight < 0)
-        value = (gains - losses) / sum(c.max for c in counted if c.weight >= 0)
+    is_weighted = config.weights == "checklist"
+    weights = [c.weight if is_weighted else math.copysign(c.max, c.weight) for c in counted]
+    shares = [scores[c.id] / c.max for c in counted]
+    value = NORMALISERS[config.normaliser](weights, shares)
     assert value is not None, criteria
     return value

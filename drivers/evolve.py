@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from core.config import (
+from core.config import RewardConfig
+from core.config_evolution import (
     CareConfig,
     CareEvolution,
     EvolutionConfig,
     RareConfig,
     RareEvolution,
     RatchetEvolution,
-    RewardConfig,
     StaticEvolution,
 )
 from core.errors import WriterReplyError

@@ -12,7 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from actors.chat_template import policy_tokenizer, prompt_token_ids, read_chat_template
-from core.config import CareEvolution, RatchetEvolution, RunConfig, ServedModelConfig
+from core.config import RunConfig
+from core.config_evolution import CareEvolution, RatchetEvolution
+from core.config_served import ServedModelConfig
 from core.errors import ConfigError
 from core.query import Query
 from core.rubric import Criterion

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.config import JudgeConfig, ServedModelConfig, WriterConfig
+from core.config_served import JudgeConfig, ServedModelConfig, WriterConfig
 from core.records import (
     Completion,
     FailureKind,

@@ -19,7 +19,8 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import SecretStr
 
-from core.config import RunConfig, ServedModelConfig
+from core.config import RunConfig
+from core.config_served import ServedModelConfig
 from core.errors import RunStopped
 from drivers.packaged_model import resolve_model
 from drivers.served_clients import ServedJudge, ServedWriter

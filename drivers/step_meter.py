@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.config import JudgeConfig
+from core.config_served import JudgeConfig
 from core.metrics import StepCounts, step_metrics
 from core.records import Draw, ScoredGroup, StepReport
 from drivers.evolve import EvolutionCounts, Evolver

@@ -8,7 +8,7 @@ criteria are decided by code whatever the backend.
 import hashlib
 from collections.abc import Sequence
 
-from core.config import JudgeConfig, ServedModelConfig, WriterConfig
+from core.config_served import JudgeConfig, ServedModelConfig, WriterConfig
 from serve.backends.rules import RULES_MODEL
 from serve.prompts import load_prompt
 

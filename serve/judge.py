@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from pydantic import SecretStr
 
-from core.config import JudgeConfig
+from core.config_served import JudgeConfig
 from core.grading.prompt import asked_names, judge_prompt, repair_prompt, rescore_prompt
 from core.grading.reply import read_verdicts
 from core.grading.rescore import read_rescore

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import ray
 from ray.exceptions import RayActorError
 
-from core.config import ServedModelConfig
+from core.config_served import ServedModelConfig
 
 NAMESPACE = "ratchet"
 LEASE_TTL_S = 20.0

@@ -4,7 +4,7 @@ import asyncio
 
 from pydantic import SecretStr
 
-from core.config import ServedModelConfig
+from core.config_served import ServedModelConfig
 from serve.backends.base import CompletionBackend
 from serve.backends.start import start_backend
 

@@ -12,7 +12,7 @@ import dataclasses
 
 from pydantic import SecretStr
 
-from core.config import WriterConfig
+from core.config_served import WriterConfig
 from core.evolution.care_prompt import contrast_prompt
 from core.evolution.rare_prompt import replacement_prompt
 from core.grading.visible import visible_response

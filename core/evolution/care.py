@@ -11,7 +11,8 @@ reply that cannot be used leaves the rubric unchanged.
 
 from collections.abc import Sequence
 
-from core.config import CareConfig, RewardConfig
+from core.config import RewardConfig
+from core.config_evolution import CareConfig
 from core.evolution.care_edits import EditRules, edited_rubric, main_branch
 from core.evolution.final_set import mentions_set, read_final_set
 from core.evolution.quotes import quotes_in

@@ -12,7 +12,7 @@ A [Resist] criterion is meant to be satisfied by all; it is never saturated.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from core.config import RareConfig
+from core.config_evolution import RareConfig
 from core.errors import WriterReplyError
 from core.evolution.quotes import quotes_in
 from core.evolution.rare_reply import Replacement, read_updates

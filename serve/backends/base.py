@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pydantic import SecretStr
 
-from core.config import ServedModelConfig
+from core.config_served import ServedModelConfig
 from core.errors import ConfigError
 from core.records import Completion, FailureKind, Usage
 

@@ -21,7 +21,7 @@ import openai
 from openai.types.chat import ChatCompletion
 from pydantic import SecretStr
 
-from core.config import ServedModelConfig
+from core.config_served import ServedModelConfig
 from core.records import Completion, FailureKind, Usage
 from serve.backends.base import CompletionRequest, cost_usd, failed
 from serve.backends.retry_after import retry_after_s

@@ -5,7 +5,7 @@ vLLM and the OpenAI client are imported only where they are used.
 
 from pydantic import SecretStr
 
-from core.config import ServedModelConfig
+from core.config_served import ServedModelConfig
 from serve.backends.base import CompletionBackend
 
 

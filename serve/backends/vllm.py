@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from core.config import ServedModelConfig
+from core.config_served import ServedModelConfig
 from core.engine_args import engine_env, served_engine_args
 from core.records import Completion, Usage
 from serve.backends.base import CompletionRequest, failed

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from core.config import CareConfig, RewardConfig
+from core.config import RewardConfig
+from core.config_evolution import CareConfig
 from core.evolution.care import contrast_request, read_contrast, top_rollout
 from core.records import Completion, ContrastRequest, Evolution, GradedGroup
 from core.rubric import Rubric

@@ -36,7 +36,7 @@ def refusal(folder: Path, text: str | bytes, *overrides: str) -> str:
         (GOOD + "evolution: ratchet", "got evolution='ratchet', wanted: a section with its method"),
         (GOOD + "evolution: [ratchet]", "got evolution=['ratchet'], wanted: a section"),
         (GOOD + "evolution: 3", "got evolution=3, wanted: a section"),
-        (GOOD + "evolution: {method: best}", "'static', 'care', 'rare', 'ratchet'"),
+        (GOOD + "evolution: {method: best}", "'static', 'care', 'rare', 'rler'"),
         (GOOD + f"judge: {{template: {'x' * 5000}}}", "got judge.template='xxx"),
         (GOOD + f"sampling: [{'1, ' * 5000}]", "got sampling=[1, 1, 1, 1, 1, 1, ...]"),
     ],

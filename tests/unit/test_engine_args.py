@@ -2,7 +2,8 @@
 
 import importlib.util
 
-from core.config import PolicyConfig, RolloutConfig, ServedModelConfig
+from core.config import PolicyConfig, RolloutConfig
+from core.config_served import ServedModelConfig
 from core.engine_args import (
     GUARD_EXTENSION,
     OWNER_ENV,

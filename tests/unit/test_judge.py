@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from core.config import JudgeConfig
+from core.config_served import JudgeConfig
 from core.records import Completion, JudgeRequest, RescoreRequest, Usage
 from core.rubric import Criterion, Rule
 from core.rules.phrases import text_from_rule

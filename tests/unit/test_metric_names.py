@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.config import JudgeConfig, WriterConfig
+from core.config_served import JudgeConfig, WriterConfig
 from core.metrics import METRICS
 from core.mismatch import MAXIMA, SUMS, mismatch_metrics
 from core.records import ContrastRequest

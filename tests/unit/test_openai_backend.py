@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from core.config import ServedModelConfig
+from core.config_served import ServedModelConfig
 from core.errors import ConfigError
 from core.records import Completion
 from serve.backends.base import CompletionRequest, read_api_key

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from core.config import RatchetEvolution, RunConfig
+from core.config import RunConfig
+from core.config_evolution import RatchetEvolution
 from core.query import Query
 from core.records import Verdict
 from core.rubric import Criterion

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from core.config import RareConfig, RewardConfig
+from core.config import RewardConfig
+from core.config_evolution import RareConfig
 from core.errors import WriterReplyError
 from core.evolution.rare import (
     Replacements,

@@ -8,7 +8,7 @@ import pytest
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError
 
-from core.config import JudgeConfig, WriterConfig
+from core.config_served import JudgeConfig, WriterConfig
 from core.records import (
     Completion,
     ContrastRequest,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.config import ServedModelConfig
+from core.config_served import ServedModelConfig
 from serve.backends.base import CompletionRequest
 from serve.backends.vllm import VllmBackend
 

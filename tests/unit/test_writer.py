@@ -1,6 +1,6 @@
 """The rubric writer with a scripted backend, and by rules."""
 
-from core.config import WriterConfig
+from core.config_served import WriterConfig
 from core.query import Anchor
 from core.records import Completion, ContrastRequest, ReplacementRequest, Verdict
 from core.rubric import Criterion, Rubric

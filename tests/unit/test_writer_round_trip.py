@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from core.config import CareConfig, RareConfig, RewardConfig
+from core.config import RewardConfig
+from core.config_evolution import CareConfig, RareConfig
 from core.evolution.care import contrast_request, read_contrast
 from core.evolution.rare import read_replacements, replacement_request
 from core.records import Completion, GradedGroup
