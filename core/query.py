@@ -4,6 +4,8 @@ from typing import Any, Self, cast
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
+from core.config_evolution import Scope
+from core.errors import ConfigError
 from core.rubric import Criterion, Frozen, Rubric
 
 
@@ -62,3 +64,16 @@ class Query(Frozen):
         if len(self.messages) == 1:
             return self.messages[0].content
         return "\n\n".join(f"{m.role}: {m.content}" for m in self.messages)
+
+
+def rubric_id(query: Query, scope: Scope) -> str:
+    """Return the key of the rubric that scores ``query``: its own, or the one of its task."""
+    if scope == "query":
+        return query.id
+    if query.task is None:
+        raise ConfigError(
+            f"got query {query.id[:80]!r} without a task, wanted one for a rubric that is shared "
+            "by all queries of a task: give each row a `task`, or use a method with a rubric a "
+            "query (evolution.scope=query)"
+        )
+    return f"task:{query.task}"
