@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from core.query import Anchor, Message, Query
+from core.query import Message, Query
 from core.rubric import Criterion, Rubric
 
 FinishReason = Literal["stop", "length", "abort"]
@@ -29,7 +29,8 @@ FailureKind = Literal[
 ]
 
 Branch = Literal["adaptive", "chase", "replacement", "task", "pool"]
-EditStatus = Literal["accepted", "refused", "noop", "failed"]
+EditStatus = Literal["accepted", "refused", "noop", "failed", "waiting"]
+"""``waiting``: good, and kept until a person approves it."""
 
 
 # ------------------------------------------------------------------ rollouts
@@ -184,6 +185,19 @@ class GradedRollout:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class UngradedGroup:
+    """All rollouts of one draw before the judge has seen any (RLER, Online Rubrics)."""
+
+    draw: Draw
+    query: Query
+    rubric: Rubric
+    """The version pinned for the group; what it is graded under may hold more criteria."""
+    rollouts: tuple[Rollout, ...]
+    control: tuple[Rollout, ...] = ()
+    """Rollouts of the control policy (Online Rubrics)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GradedGroup:
     """All rollouts of one draw, graded under one rubric version."""
 
@@ -211,46 +225,6 @@ class Completion:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ContrastRequest:
-    """CARE's contrast of the top rollout with the anchor (section 3.4, prompt in appendix E.2)."""
-
-    query_id: str
-    prompt: str
-    satisfied: tuple[Criterion, ...]
-    unsatisfied: tuple[Criterion, ...]
-    response: str
-    """The top rollout."""
-    anchor: Anchor | None
-    """None in the ablation without anchor."""
-    is_adaptive: bool = True
-    """Whether the hack check is asked for."""
-    is_chase: bool = True
-    """Whether the quality gap is asked for."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReplacementRequest:
-    """RARE's replacement of saturated criteria (RARE section 3.2 and appendix A.2.1)."""
-
-    query_id: str
-    prompt: str
-    rubric: Rubric
-    saturated_ids: tuple[str, ...]
-    num_updates: int
-    """Exactly this many replacements are wanted: min(B, number saturated)."""
-    polarity: Literal["negative", "positive", "mixed"]
-    responses: tuple[str, ...]
-    """[G]"""
-    verdicts: tuple[Mapping[str, Verdict], ...]
-    """[G], by criterion id, for the scores and reasons shown to the writer."""
-    error: str = ""
-    """Why the previous try was refused; empty on the first."""
-
-
-WriterRequest = ContrastRequest | ReplacementRequest
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
     """What an edit rests on; every quote stands in one of the named rollouts."""
 
@@ -273,6 +247,17 @@ class RubricEdit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EditOrigin:
+    """Which rubric an edit is of, and the draw or step whose rollouts it rests on."""
+
+    rubric_id: str
+    """The query's id, or ``task:NAME`` for a rubric that the queries of a task share."""
+    step: int
+    visit: int = 0
+    """Of the query's draw; 0 for a shared rubric."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Evolution:
     """What a method made of one writer reply: the next rubric and the edits that led there.
 
@@ -290,6 +275,7 @@ class Commit:
     """Ask the RubricStore to make ``rubric`` current, if ``from_version`` still is."""
 
     query_id: str
+    """The rubric's id: the query's, or ``task:NAME``."""
     from_version: int
     rubric: Rubric
     edits: tuple[RubricEdit, ...]

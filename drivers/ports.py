@@ -27,9 +27,9 @@ from core.records import (
     TrainingSample,
     Verdict,
     WeightUpdate,
-    WriterRequest,
 )
 from core.rubric import Rubric
+from core.writer_requests import WriterRequest
 
 
 class RolloutPool(Protocol):

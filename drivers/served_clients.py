@@ -25,8 +25,8 @@ from core.records import (
     RescoreRequest,
     Usage,
     Verdict,
-    WriterRequest,
 )
+from core.writer_requests import WriterRequest
 
 _MARGIN_S = 30.0
 """Time that Ray may take on top of what the backend allows itself."""

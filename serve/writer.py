@@ -16,7 +16,8 @@ from core.config_served import WriterConfig
 from core.evolution.care_prompt import contrast_prompt
 from core.evolution.rare_prompt import replacement_prompt
 from core.grading.visible import visible_response
-from core.records import Completion, ContrastRequest, WriterRequest
+from core.records import Completion
+from core.writer_requests import ContrastRequest, WriterRequest
 from serve.backends.base import CompletionBackend, CompletionRequest
 from serve.backends.rules import RulesBackend
 from serve.identity import CONTRAST_TEMPLATE, REPLACE_TEMPLATE, writer_identity

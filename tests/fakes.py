@@ -24,9 +24,9 @@ from core.records import (
     TrainingSample,
     Verdict,
     WeightUpdate,
-    WriterRequest,
 )
 from core.rubric import Criterion, Rubric
+from core.writer_requests import WriterRequest
 
 
 class FakePool:

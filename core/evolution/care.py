@@ -20,7 +20,6 @@ from core.evolution.similarity import normal_text
 from core.grading.visible import visible_response
 from core.records import (
     Completion,
-    ContrastRequest,
     EditStatus,
     Evidence,
     Evolution,
@@ -30,6 +29,7 @@ from core.records import (
 )
 from core.reward import rollout_reward
 from core.rubric import Criterion, Rubric
+from core.writer_requests import ContrastRequest
 
 
 def top_rollout(group: GradedGroup, reward: RewardConfig) -> GradedRollout | None:

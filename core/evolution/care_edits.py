@@ -25,8 +25,9 @@ from core.evolution.similarity import (
     normal_text,
     similarity,
 )
-from core.records import Branch, ContrastRequest, EditStatus, Evidence, Evolution, RubricEdit
+from core.records import Branch, EditStatus, Evidence, Evolution, RubricEdit
 from core.rubric import TAGS, Criterion, CriterionKind, Rubric
+from core.writer_requests import ContrastRequest
 
 _BRANCHES: Mapping[CriterionKind, Branch] = {"resist": "adaptive", "llm": "chase"}
 _ADDED_ID = re.compile(r"a(\d+)")

@@ -7,9 +7,9 @@ are shown as a JSON list of tagged texts, the form in which the writer has to gi
 from collections.abc import Sequence
 
 from core.evolution.prompt_sections import keep_parts
-from core.records import ContrastRequest
 from core.rubric import Criterion
 from core.templates import fenced, fill, json_text
+from core.writer_requests import ContrastRequest
 
 
 def contrast_prompt(template: str, request: ContrastRequest) -> str:

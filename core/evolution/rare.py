@@ -23,13 +23,13 @@ from core.records import (
     Evolution,
     GradedGroup,
     GradedRollout,
-    ReplacementRequest,
     RescoreReply,
     RescoreRequest,
     RubricEdit,
     Verdict,
 )
 from core.rubric import Rubric
+from core.writer_requests import ReplacementRequest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,9 +7,10 @@ reason, so that the next one can do better.
 from collections.abc import Iterable, Mapping
 
 from core.evolution.prompt_sections import keep_parts
-from core.records import ReplacementRequest, Verdict
+from core.records import Verdict
 from core.rubric import Criterion
 from core.templates import fenced, fill, json_text
+from core.writer_requests import ReplacementRequest
 
 
 def replacement_prompt(template: str, request: ReplacementRequest) -> str:

@@ -18,8 +18,8 @@ from unicodedata import category
 from core.errors import WriterReplyError
 from core.evolution.similarity import compact_text
 from core.grading.reply_text import without_reasoning
-from core.records import ReplacementRequest
 from core.rubric import Criterion
+from core.writer_requests import ReplacementRequest
 
 Polarity = Literal["negative", "positive"]
 

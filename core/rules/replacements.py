@@ -15,7 +15,6 @@ from itertools import count
 from typing import Literal
 
 from core.evolution.similarity import compact_text
-from core.records import ReplacementRequest
 from core.rubric import Criterion, Rule
 from core.rules.contrast import asked_words, listed_words, plain_line, quote_of
 from core.rules.phrases import text_from_rule
@@ -23,6 +22,7 @@ from core.rules.registry import RULES, measure
 from core.rules.spec import Case, Direction
 from core.rules.verifiers import rule_of
 from core.rules.words import Text
+from core.writer_requests import ReplacementRequest
 
 Polarity = Literal["negative", "positive"]
 

@@ -10,7 +10,6 @@ the run: no step, no gold, no reward.
 import json
 from collections.abc import Iterable
 
-from core.records import ContrastRequest
 from core.rubric import TAGS, Criterion, CriterionKind, Rule
 from core.rules.contrast import Contrast, Finding, asked_words, listed_words, plain_line
 from core.rules.detectors import findings
@@ -18,6 +17,7 @@ from core.rules.gaps import gaps
 from core.rules.phrases import text_from_rule
 from core.rules.verifiers import rule_of
 from core.rules.words import Text, words_of
+from core.writer_requests import ContrastRequest
 
 _GAMEABLE_NAMES = (
     "mentions mention_points contains_all contains_any keyword_in_sentences min_words "

@@ -7,11 +7,12 @@ version in ``RULES_MODEL`` changes whenever an answer may.
 
 import time
 
-from core.records import Completion, ContrastRequest, Verdict, WriterRequest
+from core.records import Completion, Verdict
 from core.rubric import Criterion
 from core.rules.replacements import write_replacements
 from core.rules.verifiers import decide, is_decidable
 from core.rules.writer import write_contrast
+from core.writer_requests import ContrastRequest, WriterRequest
 
 RULES_MODEL = "rules-1"
 

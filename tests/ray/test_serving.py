@@ -13,8 +13,9 @@ import ray
 
 from core.config import RunConfig
 from core.query import Anchor
-from core.records import ContrastRequest, JudgeRequest, RescoreRequest
+from core.records import JudgeRequest, RescoreRequest
 from core.rubric import Criterion, Rule
+from core.writer_requests import ContrastRequest
 from drivers.serving import app_name, scale, start_judge, start_writer, stop_serving
 from serve.limits import NAMESPACE, limiter_name
 from tests.stub_openai import Reply, StubOpenAI

@@ -9,8 +9,9 @@ import pytest
 from core.config import RewardConfig
 from core.config_evolution import CareConfig
 from core.evolution.care import contrast_request, read_contrast, top_rollout
-from core.records import Completion, ContrastRequest, Evolution, GradedGroup
+from core.records import Completion, Evolution, GradedGroup
 from core.rubric import Rubric
+from core.writer_requests import ContrastRequest
 from tests.unit.method_builders import completion, graded_group, llm, resist
 
 CARE = CareConfig()

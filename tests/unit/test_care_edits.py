@@ -6,8 +6,9 @@ import pytest
 
 from core.evolution.care_edits import EditRules, edited_rubric
 from core.evolution.similarity import is_near_duplicate
-from core.records import ContrastRequest, Evidence, Evolution
+from core.records import Evidence, Evolution
 from core.rubric import Cap, Criterion, Rubric, Rule
+from core.writer_requests import ContrastRequest
 from tests.unit.method_builders import llm, resist
 
 WORDS = llm("c1", "Does the story use the words apple, river and stone?", weight=3)

@@ -11,8 +11,8 @@ from core.evolution.care_prompt import contrast_prompt
 from core.evolution.prompt_sections import keep_parts
 from core.evolution.rare_prompt import replacement_prompt
 from core.query import Anchor
-from core.records import ContrastRequest, ReplacementRequest
 from core.rubric import Criterion, Rubric
+from core.writer_requests import ContrastRequest, ReplacementRequest
 from tests.unit.method_builders import llm, resist, verdict
 
 FOLDER = Path(prompts.__file__).parent

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.records import Commit, CommitResult, ContrastRequest, ReplacementRequest
+from core.records import Commit, CommitResult
+from core.writer_requests import ContrastRequest, ReplacementRequest
 from tests.fakes import FakeJudge, FakeStore, FakeWriter
 from tests.unit.loop_rig import NUM_QUERIES, Rig, make_config, make_queries
 

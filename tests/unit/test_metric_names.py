@@ -11,7 +11,7 @@ import pytest
 from core.config_served import JudgeConfig, WriterConfig
 from core.metrics import METRICS
 from core.mismatch import MAXIMA, SUMS, mismatch_metrics
-from core.records import ContrastRequest
+from core.writer_requests import ContrastRequest
 from drivers.live_metrics import gauge_name
 from drivers.served_clients import ServedJudge, ServedWriter
 from tests.fakes import FakeJudge, FakeWriter

@@ -11,8 +11,9 @@ import pytest
 from core.errors import WriterReplyError
 from core.evolution.rare import read_replacements
 from core.evolution.rare_reply import scoring_levels
-from core.records import Completion, ReplacementRequest
+from core.records import Completion
 from core.rubric import Criterion, Rubric
+from core.writer_requests import ReplacementRequest
 from tests.unit.method_builders import completion, llm, resist, verdict
 
 LEVELS = {0: "none", 1: "one", 2: "two"}

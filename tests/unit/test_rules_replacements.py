@@ -5,11 +5,12 @@ import json
 import pytest
 
 from core.evolution.rare import read_replacements
-from core.records import Completion, ReplacementRequest
+from core.records import Completion
 from core.rubric import Criterion, Rubric, Rule
 from core.rules.phrases import rule_from_text, text_from_rule
 from core.rules.replacements import scoring_rule, write_replacements
 from core.rules.verifiers import decide
+from core.writer_requests import ReplacementRequest
 
 PROMPT = "Write two sentences about a mill. Use the words wheel, flour, miller, stream."
 RESPONSES = (

@@ -7,7 +7,6 @@ import pytest
 from core.evolution.final_set import read_final_set
 from core.evolution.quotes import quotes_in
 from core.query import Anchor
-from core.records import ContrastRequest
 from core.rubric import Criterion, CriterionKind, Rule
 from core.rules.contrast import asked_words, quote_of
 from core.rules.detectors import VETO_RULES
@@ -17,6 +16,7 @@ from core.rules.registry import GOLD, REWARDABLE
 from core.rules.replacements import REPLACEMENT_RULES
 from core.rules.verifiers import decide
 from core.rules.writer import write_contrast
+from core.writer_requests import ContrastRequest
 
 PROMPT = "Write two sentences about a mill. Use the words wheel, flour, miller, stream."
 ANCHOR = (

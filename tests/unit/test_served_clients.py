@@ -9,16 +9,9 @@ from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError
 
 from core.config_served import JudgeConfig, WriterConfig
-from core.records import (
-    Completion,
-    ContrastRequest,
-    JudgeReply,
-    JudgeRequest,
-    RescoreRequest,
-    Usage,
-    Verdict,
-)
+from core.records import Completion, JudgeReply, JudgeRequest, RescoreRequest, Usage, Verdict
 from core.rubric import Criterion
+from core.writer_requests import ContrastRequest
 from drivers import served_clients
 from drivers.served_clients import ServedJudge, ServedWriter, in_flight_limit
 

@@ -2,8 +2,9 @@
 
 from core.config_served import WriterConfig
 from core.query import Anchor
-from core.records import Completion, ContrastRequest, ReplacementRequest, Verdict
+from core.records import Completion, Verdict
 from core.rubric import Criterion, Rubric
+from core.writer_requests import ContrastRequest, ReplacementRequest
 from serve.backends.base import CompletionRequest
 from serve.identity import writer_identity
 from serve.writer import RubricWriter
