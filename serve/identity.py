@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from core.config_served import JudgeConfig, ServedModelConfig, WriterConfig
 from serve.backends.rules import RULES_MODEL
 from serve.prompts import load_prompt
+from serve.writer_prompts import writer_templates
 
 REPAIR_TEMPLATE = "judge_repair"
 RESCORE_TEMPLATE = "rescore"
-CONTRAST_TEMPLATE = "care_evolve"
-REPLACE_TEMPLATE = "rare_replace"
 
 
 def judge_template(config: JudgeConfig) -> str:
@@ -30,7 +29,7 @@ def judge_identity(config: JudgeConfig) -> str:
 
 def writer_identity(config: WriterConfig) -> str:
     """Return the writer's identity line."""
-    return _identity(config, (CONTRAST_TEMPLATE, REPLACE_TEMPLATE))
+    return _identity(config, writer_templates())
 
 
 def _identity(config: ServedModelConfig, templates: Sequence[str]) -> str:

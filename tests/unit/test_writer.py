@@ -1,13 +1,25 @@
 """The rubric writer with a scripted backend, and by rules."""
 
+import dataclasses
+from typing import get_args
+
+import pytest
+
 from core.config_served import WriterConfig
 from core.query import Anchor
 from core.records import Completion, Verdict
 from core.rubric import Criterion, Rubric
-from core.writer_requests import ContrastRequest, ReplacementRequest
+from core.writer_requests import (
+    ContrastRequest,
+    PairRequest,
+    ReplacementRequest,
+    WriterRequest,
+)
 from serve.backends.base import CompletionRequest
 from serve.identity import writer_identity
-from serve.writer import RubricWriter
+from serve.prompts import load_prompt
+from serve.writer import RubricWriter, _visible
+from serve.writer_prompts import WRITER_PROMPTS, writer_templates
 
 C1 = Criterion(id="c1", text="The answer names a cause.")
 C2 = Criterion(id="c2", text="The answer is polite.")
@@ -98,3 +110,23 @@ async def test_the_writer_in_code_answers_a_replacement_as_json() -> None:
 def test_the_identity_names_model_and_template() -> None:
     assert writer_identity(MODEL) != writer_identity(MODEL.model_copy(update={"model": "n"}))
     assert "care_evolve#" in writer_identity(MODEL)
+
+
+@pytest.mark.parametrize("kind", list(WRITER_PROMPTS), ids=lambda kind: kind.__name__)
+def test_each_kind_of_request_has_a_template_that_exists(kind: type) -> None:
+    assert load_prompt(WRITER_PROMPTS[kind].template).strip()
+    assert WRITER_PROMPTS[kind].template in writer_templates()
+    assert kind in get_args(WriterRequest)
+
+
+async def test_the_writer_in_code_says_of_other_requests_that_it_cannot_decide() -> None:
+    pair = PairRequest(query_id="q", prompt="p", existing=(), response_a="a", response_b="b")
+    reply = await RubricWriter(WriterConfig()).write(pair)
+    assert (reply.text, reply.failure) == ("", "undecidable")
+    assert "PairRequest" in reply.detail
+
+
+async def test_a_pair_is_shown_without_reasoning() -> None:
+    thinks = "<think>hidden plan</think>seen"
+    pair = PairRequest(query_id="q", prompt="p", existing=(), response_a=thinks, response_b=thinks)
+    assert _visible(pair) == dataclasses.replace(pair, response_a="seen", response_b="seen")
