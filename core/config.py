@@ -16,7 +16,13 @@ from core.config_evolution import (
     RatchetEvolution,
     StaticEvolution,
 )
-from core.config_served import BudgetConfig, JudgeConfig, ReferenceJudgeConfig, WriterConfig
+from core.config_served import (
+    BudgetConfig,
+    JudgeConfig,
+    ReferenceJudgeConfig,
+    ServedModelConfig,
+    WriterConfig,
+)
 from core.config_values import Amount, Beta, Gate, Part, Seed
 
 
@@ -216,6 +222,31 @@ class RunConfig(Part):
             reward = self.reward.model_copy(update={"veto": False})
             object.__setattr__(self, "reward", reward)  # the tree is frozen for its users only
         return self
+
+    @model_validator(mode="after")
+    def _budget_can_be_reached(self) -> Self:
+        """A limit in money counts nothing where tokens have no price."""
+        parts: dict[str, ServedModelConfig | None] = {
+            "judge": self.judge,
+            "reference_judge": self.reference_judge,
+        }
+        if self.has_writer:
+            parts["writer"] = self.writer
+        for name, part in parts.items():
+            is_unpriced = part is not None and part.backend == "openai" and not part.has_prices
+            if self.budget.usd is not None and is_unpriced:
+                raise ValueError(
+                    f"got budget.usd={self.budget.usd:g}, but the tokens of {name} cost nothing "
+                    f"(its prices are 0), so the limit could never be reached, wanted prices: set "
+                    f"{name}.usd_per_million_prompt_tokens and "
+                    f"{name}.usd_per_million_completion_tokens, or use budget.tokens"
+                )
+        return self
+
+    @property
+    def has_writer(self) -> bool:
+        """Whether the method asks a rubric writer at all."""
+        return self.evolution.method != "static"
 
     @property
     def needs_anchor(self) -> bool:

@@ -32,11 +32,19 @@ class ServedModelConfig(Part):
     num_replicas: int = Field(default=1, ge=1)
     num_cpus: Amount = 0.0
     num_gpus: Amount = 0.0
+    """GPUs of one replica."""
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    """GPUs that a ``vllm`` backend's engine is split over; ``num_gpus`` must say the same."""
     max_ongoing_requests: int = Field(default=64, ge=1)
     max_queued_requests: int = Field(default=4096, ge=1)
     seed: Seed = 0
     usd_per_million_prompt_tokens: float = Field(default=0.0, ge=0.0)
     usd_per_million_completion_tokens: float = Field(default=0.0, ge=0.0)
+
+    @property
+    def calls_at_once(self) -> int:
+        """Model calls that one replica may have under way."""
+        return self.max_concurrency if self.backend == "openai" else self.max_ongoing_requests
 
     @field_validator("base_url")
     @classmethod
@@ -58,6 +66,21 @@ class ServedModelConfig(Part):
                 "room for a prompt: lower the first or raise the second"
             )
         return self
+
+    @model_validator(mode="after")
+    def _engine_has_its_gpus(self) -> Self:
+        wanted = self.tensor_parallel_size
+        if self.backend == "vllm" and max(1.0, self.num_gpus) != wanted:
+            raise ValueError(
+                f"got tensor_parallel_size={wanted} with num_gpus={self.num_gpus:g}, wanted as "
+                "many GPUs a replica as its engine is split over: set both to the same number"
+            )
+        return self
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether its tokens are counted in money."""
+        return self.usd_per_million_prompt_tokens + self.usd_per_million_completion_tokens > 0
 
 
 class JudgeConfig(ServedModelConfig):

@@ -44,13 +44,22 @@ Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 def checked_address(address: str) -> str:
-    """Return an http(s) address; ValueError for anything else."""
+    """Return an http(s) address; ValueError for anything else.
+
+    It is shown in logs, configs and identities, so it may carry no password and no query (whose
+    text is not repeated: it may be a key).
+    """
     try:
-        AnyHttpUrl(address)
+        parts = AnyHttpUrl(address)
     except ValueError:
         raise ValueError(
             f"got {address!r}, wanted an address like http://127.0.0.1:8000/v1"
         ) from None
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError(
+            f"got an address of {parts.host} with a user, a password or a query in it, wanted the "
+            "bare address: a key belongs into the environment variable that api_key_env names"
+        )
     return address
 
 

@@ -59,7 +59,7 @@ def served_engine_args(config: ServedModelConfig, *, is_cpu: bool) -> dict[str, 
         "worker_extension_cls": GUARD_EXTENSION,
     }
     args |= _prefill(config.max_model_len) if is_cpu else {}
-    return args | _common(is_cpu, max(1, int(config.num_gpus)), 0.9)
+    return args | _common(is_cpu, config.tensor_parallel_size, 0.9)
 
 
 def _prefill(max_model_len: int) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The one table of what the rubric writer is asked: request type -> template and prompt function.
 
-A new kind of request is one entry here (and one text in ``prompts/``). The prompt function takes the
-template's text and the request and returns the prompt; it puts untrusted text through
+A new kind of request is one entry here (and one text in ``prompts/``). The prompt function takes
+the template's text and the request and returns the prompt; it puts untrusted text through
 ``core/templates.py``. The digest of all templates named here is part of the writer's identity.
 """
 

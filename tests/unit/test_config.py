@@ -55,6 +55,11 @@ def test_turning_the_veto_off_leaves_the_other_reward_options() -> None:
         ({"name": "n" * 101}, "at most 100"),
         ({"judge": {"base_url": "nonsense"}}, "got 'nonsense', wanted an address like"),
         ({"writer": {"base_url": "http://127.0.0.1:99999/v1"}}, "wanted an address like"),
+        (
+            {"judge": {"backend": "vllm", "model": "m", "num_gpus": 1, "tensor_parallel_size": 2}},
+            "got tensor_parallel_size=2 with num_gpus=1, wanted as many GPUs",
+        ),
+        ({"writer": {"backend": "vllm", "model": "m", "num_gpus": 4}}, "set both to the same"),
     ],
 )
 def test_a_config_that_cannot_run_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
@@ -93,3 +98,39 @@ def test_a_key_that_stands_where_its_variable_belongs_is_not_repeated_in_the_mes
     message = caught.value.errors()[0]["msg"]
     assert "never the key itself" in message
     assert "secret" not in message
+
+
+@pytest.mark.parametrize("place", ["key:sk-secret@h/v1", "h/v1?key=sk-secret", "h/v1#sk-secret"])
+def test_an_address_with_a_key_in_it_is_refused_without_its_text(place: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        config(judge={"base_url": f"http://{place}"})
+    message = caught.value.errors()[0]["msg"]
+    assert "got an address of h with a user" in message
+    assert "secret" not in message
+
+
+def test_an_engine_may_be_split_over_a_replicas_gpus_or_share_one() -> None:
+    engine = {"backend": "vllm", "model": "m"}
+    for num_gpus, split in ((0, 1), (0.5, 1), (1, 1), (4, 4)):
+        judge = {**engine, "num_gpus": num_gpus, "tensor_parallel_size": split}
+        assert config(judge=judge).judge.tensor_parallel_size == split
+
+
+# ------------------------------------------------------------------ the budget
+UNPRICED = {"backend": "openai", "model": "m"}
+PRICED = {**UNPRICED, "usd_per_million_completion_tokens": 2.0}
+
+
+@pytest.mark.parametrize("part", ["judge", "reference_judge", "writer"])
+def test_a_limit_in_money_needs_prices(part: str) -> None:
+    care = {"method": "care"}
+    with pytest.raises(ValidationError, match=f"tokens of {part} cost nothing .* or use budget"):
+        config(budget={"usd": 5}, evolution=care, **{part: UNPRICED})
+    assert config(budget={"usd": 5}, evolution=care, **{part: PRICED}).budget.usd == 5
+    assert config(budget={"tokens": 5}, evolution=care, **{part: UNPRICED}).budget.tokens == 5
+
+
+def test_a_writer_that_is_never_asked_needs_no_prices() -> None:
+    fixed = config(budget={"usd": 5}, writer=UNPRICED)
+    assert (fixed.has_writer, fixed.budget.usd) == (False, 5)
+    assert config(evolution={"method": "rare"}).has_writer

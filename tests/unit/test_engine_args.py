@@ -50,6 +50,12 @@ def test_a_served_model_is_guarded_and_takes_its_own_context() -> None:
     assert args["worker_extension_cls"] == GUARD_EXTENSION
 
 
+def test_a_served_model_is_split_over_as_many_gpus_as_its_config_says() -> None:
+    config = ServedModelConfig(backend="vllm", model="/j", num_gpus=4, tensor_parallel_size=4)
+    assert served_engine_args(config, is_cpu=False)["tensor_parallel_size"] == 4
+    assert "tensor_parallel_size" not in served_engine_args(config, is_cpu=True)
+
+
 def test_the_named_plug_in_modules_exist() -> None:
     for name in (WEIGHT_EXTENSION, GUARD_EXTENSION):
         assert importlib.util.find_spec(name.rpartition(".")[0]) is not None
