@@ -181,15 +181,23 @@ def _levels(fields: dict[str, Any]) -> tuple[int, dict[int, str] | None]:
     top, rule = fields.get("max_points"), fields.get("scoring_rule")
     if isinstance(top, bool) or not isinstance(top, int) or top < 1:
         return 1, None
+    return top, level_texts(rule, top)
+
+
+def level_texts(rule: Any, top: int) -> dict[int, str] | None:
+    """Return the level texts of a scoring rule (``2 = ...; 1 = ...; 0 = ...``).
+
+    None when the rule does not define each level 0..``top``, or another one too.
+    """
     if not isinstance(rule, str) or top > MAX_SCALE:  # the criterion refuses such a scale
-        return top, None
+        return None
     starts = list(_LEVEL.finditer(rule))
     ends = [*(m.start() for m in starts[1:]), len(rule)]
     levels = {
         int(m[1]): clean_text(rule[m.end() : end]).strip(" \n;,\uff1b\uff0c")
         for m, end in zip(starts, ends, strict=True)
     }
-    return top, levels if sorted(levels) == list(range(top + 1)) else None
+    return levels if sorted(levels) == list(range(top + 1)) else None
 
 
 def _own_id(fields: dict[str, Any]) -> str:

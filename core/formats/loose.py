@@ -18,6 +18,12 @@ from core.formats.checklists import RUBRIC_FIELDS, criteria_of
 from core.formats.native import is_native, native_query
 from core.formats.prompts import PROMPT_FIELDS, messages_of
 from core.formats.rows import Dropped, ReadRows, Row, RowError, clean_text, clean_value
+from core.formats.rubric_files import (
+    caps_in_row,
+    is_weighted_binary,
+    nested_rubric,
+    with_weight_as_max,
+)
 from core.query import Anchor, Query
 from core.rubric import Rubric
 
@@ -82,18 +88,31 @@ def _query(row: Row, seen: _Seen, reserved: set[str]) -> Query:
 
 
 def _loose_query(fields: dict[str, Any]) -> Query:
-    messages, criteria = messages_of(fields), criteria_of(fields)
+    messages, rubric = messages_of(fields), _rubric(fields)
     try:
         return Query(
             id=_own_id(fields) or "new",
             messages=messages,
-            rubric=Rubric(criteria=criteria),
+            rubric=rubric,
             anchor=_anchor(fields),
             task=clean_text(fields["task"]) if isinstance(fields.get("task"), str) else None,
             meta=_meta(fields),
         )
     except ValidationError as error:
         raise RowError("invalid", error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+
+
+def _rubric(fields: dict[str, Any]) -> Rubric:
+    """Return the row's rubric: in a column of its own, or deeper down (RARE, DR Tulu)."""
+    column = next((f for f in RUBRIC_FIELDS if fields.get(f) is not None), None)
+    nested = nested_rubric(fields) if column is None else None
+    criteria = criteria_of(nested or fields)
+    if column is not None and is_weighted_binary(fields[column]):
+        criteria = tuple(with_weight_as_max(c) for c in criteria)
+    try:
+        return Rubric(criteria=criteria, caps=caps_in_row(nested))
+    except ValidationError as error:
+        raise RowError("bad_rubric", error.errors()[0]["msg"]) from error
 
 
 def _own_id(value: Any) -> str | None:
