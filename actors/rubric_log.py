@@ -1,5 +1,7 @@
-"""Every version of every rubric, and the verdict cache, in one SQLite file.
+"""Every version of every rubric, edits that wait, and the verdict cache, in one SQLite file.
 
+A rubric's id (``query_id`` in the tables) is its query's, or ``task:NAME`` for one that the queries
+of a task share.
 ``RubricLog`` is the synchronous class behind the RubricStore actor; it needs no Ray, and the
 report reads a run through it. What always holds:
 
@@ -13,13 +15,21 @@ report reads a run through it. What always holds:
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from actors.rubric_schema import COMMIT_FIELDS, open_file, transaction
 from actors.rubric_snapshot import restore_snapshot, write_snapshot
+from actors.rubric_waiting import (
+    Decision,
+    WaitingEdit,
+    decide,
+    find,
+    num_open,
+    propose,
+    waiting_edits,
+)
 from core.errors import ConfigError
-from core.query import Query
 from core.records import Commit, CommitResult, RubricEdit, Verdict
 from core.rows import edit_from_row, edit_row, rubric_from_row, rubric_row
 from core.rubric import Rubric
@@ -27,14 +37,18 @@ from core.rubric import Rubric
 MAX_REASON_CHARS = 2000
 """Longest reason kept in the verdict cache; the rollout's own row keeps it whole."""
 
+APPROVED = "approved: "
+"""Begins the key of a commit that a person approved."""
+
 _KEYS_PER_SELECT = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RubricVersion:
-    """One version with its provenance; version 0 comes from the query file and has none."""
+    """One version with its provenance; version 0 comes from the data and has none."""
 
     query_id: str
+    """The rubric's id."""
     version: int
     rubric: Rubric
     edits: tuple[RubricEdit, ...] = ()
@@ -60,41 +74,39 @@ class RubricLog:
         self._db.close()
 
     # -------------------------------------------------------------- rubrics
-    def register(self, queries: Sequence[Query]) -> None:
-        """Make version 0 of each query known; a known one must be the same rubric."""
+    def register(self, rubrics: Mapping[str, Rubric]) -> None:
+        """Make version 0 of each rubric known by its id; a known one must be the same."""
         with transaction(self._db):
-            for query in queries:
-                self._register(query)
+            for rubric_id, rubric in rubrics.items():
+                self._register(rubric_id, rubric)
         self._count()
 
-    def _register(self, query: Query) -> None:
-        if query.rubric.version != 0:
-            raise ConfigError(
-                f"query {query.id!r}: got rubric version {query.rubric.version}, wanted 0"
-            )
+    def _register(self, rubric_id: str, rubric: Rubric) -> None:
+        if rubric.version != 0:
+            raise ConfigError(f"rubric {rubric_id!r}: got version {rubric.version}, wanted 0")
         row = self._db.execute(
-            "SELECT rubric FROM versions WHERE query_id = ? AND version = 0", (query.id,)
+            "SELECT rubric FROM versions WHERE query_id = ? AND version = 0", (rubric_id,)
         ).fetchone()
         if row is None:
             self._db.execute(
                 "INSERT INTO versions (query_id, version, rubric, step) VALUES (?, 0, ?, 0)",
-                (query.id, _text(rubric_row(query.rubric))),
+                (rubric_id, _text(rubric_row(rubric))),
             )
-        elif _rubric(row[0]) != query.rubric:
+        elif _rubric(row[0]) != rubric:
             raise ConfigError(
-                f"query {query.id!r}: got another initial rubric than the one this run began with "
-                "(the data file changed), wanted the same: give the run another name, or start "
-                "over with fresh=true"
+                f"rubric {rubric_id!r}: got another initial rubric than the one this run began "
+                "with (the data file changed), wanted the same: give the run another name, or "
+                "start over with fresh=true"
             )
 
     def current(self, query_id: str) -> Rubric:
-        """Return the current rubric; KeyError for a query that was never registered."""
+        """Return the current rubric; KeyError for one that was never registered."""
         row = self._db.execute(
             "SELECT rubric FROM versions WHERE query_id = ? ORDER BY version DESC LIMIT 1",
             (query_id,),
         ).fetchone()
         if row is None:
-            raise KeyError(f"got query {query_id!r}, wanted one that was registered")
+            raise KeyError(f"got rubric {query_id!r}, wanted one that was registered")
         return _rubric(row[0])
 
     def commit(self, commit: Commit) -> CommitResult:
@@ -145,11 +157,11 @@ class RubricLog:
             )
 
     def history(self, query_id: str) -> tuple[RubricVersion, ...]:
-        """Return all versions of a query's rubric, oldest first; empty for an unknown query."""
+        """Return all versions of a rubric, oldest first; empty for an unknown one."""
         return self._versions("v.query_id = ?", query_id)
 
     def edited(self) -> tuple[RubricVersion, ...]:
-        """Return every version that an edit made, of all queries."""
+        """Return every version that an edit made, of all rubrics."""
         return self._versions("v.version > ?", 0)
 
     def _versions(self, where: str, value: str | int) -> tuple[RubricVersion, ...]:
@@ -176,9 +188,71 @@ class RubricLog:
         )
 
     def query_ids(self) -> tuple[str, ...]:
-        """Return the registered queries, in order of registration."""
+        """Return the ids of the registered rubrics, in order of registration."""
         rows = self._db.execute("SELECT query_id FROM versions WHERE version = 0 ORDER BY rowid")
         return tuple(row[0] for row in rows)
+
+    def settled_step(self, query_id: str, version: int) -> int:
+        """Return the step of a person's edit of this version: the latest of its own and those below
+        it, so that a restore keeps the edit exactly when it keeps the version."""
+        (step,) = self._db.execute(
+            "SELECT max(step) FROM versions WHERE query_id = ? AND version <= ?",
+            (query_id, version),
+        ).fetchone()
+        return int(step or 0)
+
+    # -------------------------------------------------------------- edits that wait for a person
+    def propose(self, commit: Commit) -> None:
+        """Keep an edit until a person decides, once a key."""
+        with transaction(self._db):
+            self.current(commit.query_id)
+            propose(self._db, commit)
+
+    def num_waiting(self, query_id: str) -> int:
+        """Return how many edits of a rubric wait and can be applied to its current version."""
+        return num_open(self._db, query_id)
+
+    def waiting(self, query_id: str | None = None) -> tuple[WaitingEdit, ...]:
+        """Return every proposed edit (of one rubric), decided or not, oldest first."""
+        return waiting_edits(self._db, query_id)
+
+    def approve(self, edit_id: int, reason: str = "") -> Decision:
+        """Commit a waiting edit if the rubric is still at the version it was made from."""
+        with transaction(self._db):
+            edit = find(self._db, edit_id)
+            if edit is None:
+                return "unknown"
+            if edit.status != "waiting":
+                return "approved" if edit.status == "approved" else "decided"
+            if not edit.is_open:
+                return "outdated"
+            self._insert(self._approved(edit.commit))
+            decide(self._db, edit_id, "approved", reason)
+        self._count()
+        return "approved"
+
+    def _approved(self, commit: Commit) -> Commit:
+        edits = [
+            replace(e, status="accepted") if e.status == "waiting" else e for e in commit.edits
+        ]
+        return replace(
+            commit,
+            edits=tuple(edits),
+            step=self.settled_step(commit.query_id, commit.from_version),
+            key=f"{APPROVED}{commit.key} from {commit.from_version}",
+        )
+
+    def reject(self, edit_id: int, reason: str = "") -> Decision:
+        """Note that a person does not want a waiting edit; it stays as provenance."""
+        with transaction(self._db):
+            edit = find(self._db, edit_id)
+            if edit is None:
+                return "unknown"
+            if edit.status == "approved":
+                return "decided"
+            if edit.status == "waiting":
+                decide(self._db, edit_id, "rejected", reason)
+        return "rejected"
 
     # -------------------------------------------------------------- verdict cache
     def cached_verdicts(self, keys: Sequence[str]) -> dict[str, Verdict]:
@@ -239,12 +313,12 @@ def _check_next(current: Rubric, commit: Commit) -> None:
     if version == commit.from_version:
         if commit.rubric != current:
             raise ValueError(
-                f"query {commit.query_id!r}: got other criteria under version {version}, wanted "
+                f"rubric {commit.query_id!r}: got other criteria under version {version}, wanted "
                 "a changed rubric to have the next version"
             )
     elif version != commit.from_version + 1:
         raise ValueError(
-            f"query {commit.query_id!r}: got version {version} after {commit.from_version}, "
+            f"rubric {commit.query_id!r}: got version {version} after {commit.from_version}, "
             f"wanted {commit.from_version + 1}"
         )
 

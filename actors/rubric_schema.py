@@ -1,9 +1,11 @@
 """The tables of ``rubrics.sqlite`` and how a file with them is opened.
 
-The file is the truth about a run's rubrics: every version with its provenance, what a restore set
-aside, and the verdict cache. It is in WAL mode with ``synchronous=FULL``, so that a commit that
-returned is on disk. ``PRAGMA user_version`` is the schema's number; a file of a newer schema is
-refused, never guessed at.
+The file is the truth about a run's rubrics: every version with its provenance, edits that wait for
+a person, what a restore set aside, and the verdict cache. A column ``query_id`` holds the rubric's
+id: the query's, or ``task:NAME``. The file is in WAL mode with ``synchronous=FULL``, so that a
+commit that returned is on disk. ``PRAGMA user_version`` is the schema's number: a file of schema 1
+(without waiting edits) is brought up to date when it is opened for writing and read as it is
+otherwise; a file of a newer schema is refused, never guessed at.
 """
 
 import sqlite3
@@ -13,7 +15,8 @@ from pathlib import Path
 
 from core.errors import ConfigError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_READABLE = (1, 2)
 BUSY_TIMEOUT_S = 30.0
 
 _COMMIT_COLUMNS = """
@@ -31,6 +34,15 @@ _COMMIT_COLUMNS = """
 
 # {s} is the schema of an attached file ("main" or "snap"). versions.step is the commit's (0 for
 # version 0), and so is versions.key. commits also holds replies that changed nothing.
+_WAITING = (
+    "CREATE TABLE {s}.waiting (seq INTEGER PRIMARY KEY AUTOINCREMENT, status TEXT NOT NULL, "
+    "rubric TEXT NOT NULL, decision TEXT NOT NULL DEFAULT '', decided REAL, "
+    "restored_step INTEGER," + _COMMIT_COLUMNS.replace(" UNIQUE", "") + ")",
+    # A restore frees the keys of later draws: the replay proposes them anew.
+    "CREATE UNIQUE INDEX {s}.waiting_key ON waiting (key) WHERE restored_step IS NULL",
+)
+"""``status`` is waiting, approved or rejected; ``decision`` is the person's reason."""
+
 _TABLES = (
     """CREATE TABLE {s}.versions (
     query_id TEXT NOT NULL,
@@ -51,6 +63,7 @@ _TABLES = (
     reason TEXT NOT NULL
 )""",
     "CREATE TABLE {s}.meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    *_WAITING,
 )
 
 COMMIT_FIELDS = "key, query_id, from_version, to_version, step, visit, edits, writer, seconds, time"
@@ -82,7 +95,7 @@ def open_file(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
         if not is_read_only:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
-            _make_if_empty(db)
+            _make_or_migrate(db)
         check_schema(db, path)
     except sqlite3.DatabaseError as error:
         if db is not None:
@@ -99,19 +112,28 @@ def open_file(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
 
 
 def check_schema(db: sqlite3.Connection, path: Path, schema: str = "main") -> None:
-    """Refuse a file of another schema."""
-    found = int(db.execute(f"PRAGMA {schema}.user_version").fetchone()[0])
-    if found != SCHEMA_VERSION:
+    """Refuse a file of an unknown schema."""
+    found = schema_of(db, schema)
+    if found not in _READABLE:
         raise ConfigError(
             f"got {path} of schema {found}, wanted {SCHEMA_VERSION}: it was written by another "
             "version of Ratchet; use that one, or start over with fresh=true"
         )
 
 
-def _make_if_empty(db: sqlite3.Connection) -> None:
-    with transaction(db):  # two openers of a new file: one makes it, the other waits
+def schema_of(db: sqlite3.Connection, schema: str = "main") -> int:
+    """Return the number of the file's schema."""
+    return int(db.execute(f"PRAGMA {schema}.user_version").fetchone()[0])
+
+
+def _make_or_migrate(db: sqlite3.Connection) -> None:
+    with transaction(db):  # two openers of one file: one changes it, the other waits
         if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
             create_tables(db)
+        elif schema_of(db) == 1:
+            for table in _WAITING:
+                db.execute(table.format(s="main"))
+            db.execute(f"PRAGMA main.user_version = {SCHEMA_VERSION}")
 
 
 @contextmanager

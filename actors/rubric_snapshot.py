@@ -4,7 +4,9 @@ A version belongs to step s when the draw that it comes from, and those of all v
 are at or before s. A snapshot holds exactly these. A restore keeps exactly these: versions of later
 draws are set aside, because the replay draws them again and commits them anew. A commit whose draw
 is not replayed is kept even when it was acknowledged after the snapshot was written, and so is a
-person's edit (step 0) on top: nothing that was acknowledged is lost.
+person's edit (it has the step of the version it was made on, or 0): nothing that was acknowledged
+is lost. An edit that waits for a person belongs to the step of its draw; of those that a restore
+sets aside the row stays and the key becomes free. An approved edit is a person's.
 The verdict cache is no part of a snapshot: verdicts stay true whatever version is current.
 """
 
@@ -12,7 +14,13 @@ import os
 import sqlite3
 from pathlib import Path
 
-from actors.rubric_schema import COMMIT_FIELDS, check_schema, create_tables, transaction
+from actors.rubric_schema import (
+    COMMIT_FIELDS,
+    check_schema,
+    create_tables,
+    schema_of,
+    transaction,
+)
 from core.errors import ConfigError
 
 SNAPSHOT_NAME = "rubrics.sqlite"
@@ -24,6 +32,8 @@ _IS_AS_OF = (
 
 # Versions are compared by content and by the commit that made them.
 _VERSION_FIELDS = "query_id, version, rubric, step, key"
+
+_WAITING_FIELDS = f"status, rubric, decision, decided, {COMMIT_FIELDS}"
 
 
 def write_snapshot(db: sqlite3.Connection, folder: Path, step: int) -> None:
@@ -57,6 +67,11 @@ def _copy(db: sqlite3.Connection, step: int) -> None:
             "OR (c.from_version = c.to_version AND c.step <= :step) ORDER BY c.seq",
             at,
         )
+        db.execute(
+            f"INSERT INTO snap.waiting ({_WAITING_FIELDS}) SELECT {_WAITING_FIELDS} "
+            "FROM main.waiting WHERE restored_step IS NULL AND step <= :step ORDER BY seq",
+            at,
+        )
         db.execute("INSERT INTO snap.meta VALUES ('step', :step)", {"step": str(step)})
 
 
@@ -80,6 +95,11 @@ def restore_snapshot(db: sqlite3.Connection, folder: Path | None, step: int) -> 
             _check_snapshot(db, path, step)
         with transaction(db):
             moved = _set_aside(db, step)
+            db.execute(
+                "UPDATE main.waiting SET restored_step = :step "
+                "WHERE restored_step IS NULL AND step > :step",
+                {"step": step},
+            )
             _put_back(db)
     finally:
         db.execute("DETACH DATABASE snap")
@@ -156,6 +176,11 @@ def _put_back(db: sqlite3.Connection) -> None:
         f"INSERT OR IGNORE INTO main.commits ({COMMIT_FIELDS}) SELECT {COMMIT_FIELDS} "
         "FROM snap.commits ORDER BY seq"
     )
+    if schema_of(db, "snap") > 1:
+        db.execute(
+            f"INSERT OR IGNORE INTO main.waiting ({_WAITING_FIELDS}) SELECT {_WAITING_FIELDS} "
+            "FROM snap.waiting ORDER BY seq"
+        )
 
 
 def _sync(path: Path) -> None:

@@ -18,7 +18,6 @@ from typing import TypeVar
 import ray
 
 from actors.rubric_log import RubricLog, RubricVersion
-from core.query import Query
 from core.records import Commit, CommitResult, Verdict
 from core.rubric import Rubric
 
@@ -28,10 +27,10 @@ T = TypeVar("T")
 class RubricStore:
     """Versions of every rubric of one run, with the verdict cache."""
 
-    def __init__(self, path: str, queries: Sequence[Query] = ()) -> None:
-        """Open the file and register ``queries``.
+    def __init__(self, path: str, rubrics: Mapping[str, Rubric] | None = None) -> None:
+        """Open the file and register ``rubrics`` by their ids.
 
-        Ray shows the repr that an actor has when its constructor returns: queries given here are
+        Ray shows the repr that an actor has when its constructor returns: rubrics given here are
         counted in it.
         """
         # One thread, not a lock around a pool: a cancelled call cannot leave its transaction to be
@@ -39,7 +38,7 @@ class RubricStore:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rubrics")
         self._log: RubricLog | None = None  # Ray asks for the repr of a store that failed to open
         log = self._thread.submit(RubricLog, path).result()
-        self._thread.submit(log.register, queries).result()
+        self._thread.submit(log.register, rubrics or {}).result()
         self._log = log
 
     def __repr__(self) -> str:
@@ -61,9 +60,9 @@ class RubricStore:
         return os.getpid()
 
     @ray.method
-    async def register(self, queries: Sequence[Query]) -> None:
-        """Make version 0 of each query's rubric known."""
-        await self._do(functools.partial(self._open_log.register, queries))
+    async def register(self, rubrics: Mapping[str, Rubric]) -> None:
+        """Make version 0 of each rubric known by its id."""
+        await self._do(functools.partial(self._open_log.register, rubrics))
 
     @ray.method
     async def current(self, query_id: str) -> Rubric:
@@ -81,8 +80,18 @@ class RubricStore:
         return await self._do(functools.partial(self._open_log.history, query_id))
 
     @ray.method
+    async def propose(self, commit: Commit) -> None:
+        """Keep an edit until a person decides, once a key."""
+        await self._do(functools.partial(self._open_log.propose, commit))
+
+    @ray.method
+    async def num_waiting(self, query_id: str) -> int:
+        """Return how many edits of a rubric wait and can be applied to its current version."""
+        return await self._do(functools.partial(self._open_log.num_waiting, query_id))
+
+    @ray.method
     async def edited(self) -> tuple[RubricVersion, ...]:
-        """Return every version that an edit made, of all queries."""
+        """Return every version that an edit made, of all rubrics."""
         return await self._do(self._open_log.edited)
 
     @ray.method

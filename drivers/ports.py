@@ -8,7 +8,7 @@ limit of its own and raises with a message that names who waited for whom.
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from core.query import Query
+from actors.rubric_log import RubricVersion
 from core.records import (
     Commit,
     CommitResult,
@@ -121,10 +121,11 @@ class WriterClient(Protocol):
 
 
 class Store(Protocol):
-    """The RubricStore."""
+    """The RubricStore; ``query_id`` is a rubric's id: its query's, or ``task:NAME``."""
 
-    async def register(self, queries: Sequence[Query]) -> None:
-        """Make version 0 of each query's rubric known; one that is known already stays as it is."""
+    async def register(self, rubrics: Mapping[str, Rubric]) -> None:
+        """Make version 0 of each rubric known by its id; one that is known already stays as it is.
+        ConfigError when it was another rubric."""
         ...
 
     async def current(self, query_id: str) -> Rubric:
@@ -133,6 +134,18 @@ class Store(Protocol):
 
     async def commit(self, commit: Commit) -> CommitResult:
         """Compare-and-set on the version, applied once a key."""
+        ...
+
+    async def history(self, query_id: str) -> Sequence[RubricVersion]:
+        """Return all versions of a rubric with their provenance, oldest first."""
+        ...
+
+    async def propose(self, commit: Commit) -> None:
+        """Keep an edit until a person decides (``ratchet rubrics approve``), once a key."""
+        ...
+
+    async def num_waiting(self, query_id: str) -> int:
+        """Return how many edits of a rubric wait and can be applied to its current version."""
         ...
 
     async def cached_verdicts(self, keys: Sequence[str]) -> Mapping[str, Verdict]:

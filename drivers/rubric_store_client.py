@@ -8,6 +8,7 @@ that the store itself raises (a changed data file, an unknown query) arrives as 
 import asyncio
 import sqlite3
 from collections.abc import Mapping, Sequence
+from itertools import batched
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +18,6 @@ from ray.exceptions import RayActorError, RayTaskError
 from actors.rubric_log import RubricVersion
 from actors.rubric_store import RubricStoreActor
 from core.errors import ConfigError, RunStopped
-from core.query import Query
 from core.records import Commit, CommitResult, Verdict
 from core.rubric import Rubric
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 120.0
 """Longest wait for one call: time for a restart of the actor's process on a busy machine."""
 
-_QUERIES_PER_CALL = 1000
+_RUBRICS_PER_CALL = 1000
 
 
 class StoreClient:
@@ -37,29 +37,39 @@ class StoreClient:
         self.name = name
         self._timeout_s = timeout_s
 
-    async def register(self, queries: Sequence[Query]) -> None:
-        """Make version 0 of each query's rubric known; one that is known already stays."""
-        for start in range(0, len(queries), _QUERIES_PER_CALL):
-            part = tuple(queries[start : start + _QUERIES_PER_CALL])
-            await self._wait(self.handle.register.remote(part), f"register {len(part)} queries")
+    async def register(self, rubrics: Mapping[str, Rubric]) -> None:
+        """Make version 0 of each rubric known by its id; one that is known already stays."""
+        for part in batched(rubrics.items(), _RUBRICS_PER_CALL):
+            ref = self.handle.register.remote(dict(part))
+            await self._wait(ref, f"register {len(part)} rubrics")
 
     async def current(self, query_id: str) -> Rubric:
         """Return the current rubric."""
         ref = self.handle.current.remote(query_id)
-        return await self._wait(ref, f"give the rubric of query {query_id!r}")
+        return await self._wait(ref, f"give rubric {query_id!r}")
 
     async def commit(self, commit: Commit) -> CommitResult:
         """Compare-and-set on the version, applied once a key."""
         ref = self.handle.commit.remote(commit)
-        return await self._wait(ref, f"commit an edit of query {commit.query_id!r}")
+        return await self._wait(ref, f"commit an edit of rubric {commit.query_id!r}")
 
     async def history(self, query_id: str) -> tuple[RubricVersion, ...]:
         """Return all versions of a rubric with their provenance, oldest first."""
         ref = self.handle.history.remote(query_id)
-        return await self._wait(ref, f"give the history of query {query_id!r}")
+        return await self._wait(ref, f"give the history of rubric {query_id!r}")
+
+    async def propose(self, commit: Commit) -> None:
+        """Keep an edit until a person decides, once a key."""
+        ref = self.handle.propose.remote(commit)
+        await self._wait(ref, f"keep a waiting edit of rubric {commit.query_id!r}")
+
+    async def num_waiting(self, query_id: str) -> int:
+        """Return how many edits of a rubric wait and can be applied to its current version."""
+        ref = self.handle.num_waiting.remote(query_id)
+        return await self._wait(ref, f"count the waiting edits of rubric {query_id!r}")
 
     async def edited(self) -> tuple[RubricVersion, ...]:
-        """Return every version that an edit made, of all queries."""
+        """Return every version that an edit made, of all rubrics."""
         return await self._wait(self.handle.edited.remote(), "give all edited versions")
 
     async def cached_verdicts(self, keys: Sequence[str]) -> Mapping[str, Verdict]:
@@ -123,20 +133,20 @@ async def start_store(
     path: str | Path,
     options: Mapping[str, Any] | None = None,
     *,
-    queries: Sequence[Query] = (),
+    rubrics: Mapping[str, Rubric] | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> StoreClient:
     """Start the run's store over the file at ``path`` and wait until it has opened it.
 
     ``options`` go to the actor's ``.options()`` on top of: no CPU of its own, restarts and call
     retries without limit (each is an event of its own; the client bounds every wait).
-    ``queries`` are registered on opening, so that the name in the dashboard counts them.
+    ``rubrics`` are registered on opening, so that the name in the dashboard counts them.
     """
     name = f"RubricStore [{run_name}]"
     chosen = {"name": name, "num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
     chosen |= dict(options or {})
     try:
-        handle = RubricStoreActor.options(**chosen).remote(str(path), tuple(queries))
+        handle = RubricStoreActor.options(**chosen).remote(str(path), dict(rubrics or {}))
         await asyncio.wait_for(handle.pid.remote(), timeout_s)
     except TimeoutError:
         raise TimeoutError(

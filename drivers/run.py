@@ -18,6 +18,9 @@ from pathlib import Path
 import ray
 
 from core.config import RunConfig
+from core.config_evolution import rubric_scope
+from core.query import rubric_id
+from core.rubric import Rubric
 from drivers.checkpoint import Checkpoint, Checkpoints, Identity, check_same_run, latest_checkpoint
 from drivers.config_file import dump_config
 from drivers.evaluate import Evaluator
@@ -100,6 +103,11 @@ class Run:
             group_size=self._config.sampling.group_size,
         )
 
+    def _rubrics(self) -> dict[str, Rubric]:
+        """The initial rubrics by id: each query's, or the one that the queries of a task share."""
+        scope = rubric_scope(self._config.evolution)
+        return {rubric_id(q, scope): q.rubric for q in self._data.train}
+
     def _wall_s(self, found: Checkpoint | None) -> float:
         """Seconds of all parts of the run until now."""
         return (found.wall_s if found else 0.0) + time.monotonic() - self._started
@@ -131,7 +139,7 @@ class Run:
         started = time.monotonic()
         async with asyncio.TaskGroup() as starting:
             store = starting.create_task(
-                start_store(config.name, self._folder.rubrics, queries=self._data.train)
+                start_store(config.name, self._folder.rubrics, rubrics=self._rubrics())
             )
             served = starting.create_task(start_serving(config))
             starting.create_task(learner.start())

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from core.query import Query
+from actors.rubric_log import RubricVersion
 from core.records import (
     Commit,
     CommitResult,
@@ -169,12 +169,16 @@ class FakeStore:
 
     def __init__(self) -> None:
         self.rubrics: dict[str, Rubric] = {}
+        self.versions: dict[str, list[RubricVersion]] = {}
         self.commits: list[Commit] = []
+        self.proposed: dict[str, Commit] = {}
         self.verdicts: dict[str, Verdict] = {}
 
-    async def register(self, queries: Sequence[Query]) -> None:
-        for query in queries:
-            self.rubrics.setdefault(query.id, query.rubric)
+    async def register(self, rubrics: Mapping[str, Rubric]) -> None:
+        for key, rubric in rubrics.items():
+            if key not in self.rubrics:
+                self.rubrics[key] = rubric
+                self.versions[key] = [RubricVersion(query_id=key, version=0, rubric=rubric)]
 
     async def current(self, query_id: str) -> Rubric:
         return self.rubrics[query_id]
@@ -187,7 +191,32 @@ class FakeStore:
             return CommitResult(status="conflict", version=current.version)
         self.rubrics[commit.query_id] = commit.rubric
         self.commits.append(commit)
+        if commit.rubric.version > commit.from_version:
+            self.versions[commit.query_id].append(
+                RubricVersion(
+                    query_id=commit.query_id,
+                    version=commit.rubric.version,
+                    rubric=commit.rubric,
+                    edits=commit.edits,
+                    writer=commit.writer,
+                    step=commit.step,
+                    visit=commit.visit,
+                    key=commit.key,
+                )
+            )
         return CommitResult(status="applied", version=commit.rubric.version)
+
+    async def history(self, query_id: str) -> Sequence[RubricVersion]:
+        return tuple(self.versions.get(query_id, ()))
+
+    async def propose(self, commit: Commit) -> None:
+        self.proposed.setdefault(commit.key, commit)
+
+    async def num_waiting(self, query_id: str) -> int:
+        version = self.rubrics[query_id].version
+        return sum(
+            c.query_id == query_id and c.from_version == version for c in self.proposed.values()
+        )
 
     async def cached_verdicts(self, keys: Sequence[str]) -> Mapping[str, Verdict]:
         return {k: self.verdicts[k] for k in keys if k in self.verdicts}

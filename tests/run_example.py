@@ -125,7 +125,7 @@ def make_run(
     folder.begin(dump_config(example_config()), 0)
     queries = [example_query("q1"), example_query("q2")]
     log = RubricLog(folder.rubrics)
-    log.register(queries)
+    log.register({q.id: q.rubric for q in queries})
     recorder = RunRecorder(folder.files, Trackers([]))
     for step in range(1, num_steps + 1):
         groups = [

@@ -14,9 +14,8 @@ import ray
 from actors.rubric_log import RubricLog
 from actors.rubric_store import RubricStore
 from core.errors import ConfigError
-from core.query import Message, Query
 from core.records import Commit, RubricEdit, Verdict
-from core.rubric import Criterion
+from core.rubric import Criterion, Rubric
 from drivers.rubric_store_client import StoreClient, start_store
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
@@ -29,14 +28,8 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-def make_query(query_id: str, text: str = "Is it short?") -> Query:
-    return Query.model_validate(
-        {
-            "id": query_id,
-            "messages": [Message(role="user", content="Say hello.")],
-            "rubric": [{"id": "c0", "text": text}],
-        }
-    )
+def make_rubric(text: str = "Is it short?") -> Rubric:
+    return Rubric(criteria=(Criterion(id="c0", text=text),))
 
 
 async def commit_next(client: StoreClient, query_id: str, step: int) -> tuple[str, str]:
@@ -78,7 +71,7 @@ async def test_four_sigkills_with_200_commits_in_flight_lose_none_and_apply_none
     path = tmp_path / "rubrics.sqlite"
     client = await start_store("kills", path)
     ids = [f"q{i}" for i in range(20)]
-    await client.register([make_query(i) for i in ids])
+    await client.register({i: make_rubric() for i in ids})
     killer = asyncio.create_task(kill_four_times(client))
     acknowledged: list[tuple[str, str]] = []
     rounds = 0
@@ -109,7 +102,7 @@ async def test_a_call_cycle_through_a_busy_store_does_not_block(tmp_path: Path):
             return (await store.current.remote(query_id)).version
 
     client = await start_store("cycle", str(tmp_path / "rubrics.sqlite"))
-    await client.register([make_query("q1")])
+    await client.register({"q1": make_rubric()})
     caller = OneSlotCaller.remote()
     asks = [caller.ask.remote(client.handle, "q1") for _ in range(20)]
     verdicts = {f"k{i}": Verdict(criterion_id="c0", score=1.0, max=1) for i in range(5000)}
@@ -125,7 +118,7 @@ async def test_a_call_cycle_through_a_busy_store_does_not_block(tmp_path: Path):
 
 async def test_the_client_snapshots_restores_and_hands_on_the_stores_own_errors(tmp_path: Path):
     client = await start_store("quick start", str(tmp_path / "rubrics.sqlite"))
-    await client.register([make_query("q1")])
+    await client.register({"q1": make_rubric()})
     await commit_next(client, "q1", 1)
     await client.snapshot(str(tmp_path / "ckpt"), 1)
     await commit_next(client, "q1", 2)
@@ -133,7 +126,7 @@ async def test_the_client_snapshots_restores_and_hands_on_the_stores_own_errors(
     assert [v.version for v in await client.history("q1")] == [0, 1]
     assert await commit_next(client, "q1", 2) == ("q1-2", "applied")
     with pytest.raises(ConfigError, match="another initial rubric"):
-        await client.register([make_query("q1", text="Is it long?")])
+        await client.register({"q1": make_rubric("Is it long?")})
     with pytest.raises(KeyError, match="nobody"):
         await client.current("nobody")
     assert ray.get_actor("RubricStore [quick start]") is not None
@@ -142,7 +135,7 @@ async def test_the_client_snapshots_restores_and_hands_on_the_stores_own_errors(
 
 async def test_a_wait_has_a_limit_that_names_who_waited_for_whom(tmp_path: Path):
     client = await start_store("slow", str(tmp_path / "rubrics.sqlite"))
-    await client.register([make_query("q1")])
+    await client.register({"q1": make_rubric()})
     pid = await client.handle.pid.remote()
     impatient = StoreClient(client.handle, client.name, timeout_s=0.5)
     os.kill(pid, signal.SIGSTOP)
@@ -164,10 +157,12 @@ async def test_a_file_that_the_store_cannot_open_ends_the_start_with_its_reason(
         await start_store("broken", path)
 
 
-async def test_queries_given_at_the_start_are_registered_and_counted_in_the_repr(tmp_path: Path):
-    client = await start_store("q", str(tmp_path / "rubrics.sqlite"), queries=[make_query("q1")])
+async def test_rubrics_given_at_the_start_are_registered_and_counted_in_the_repr(tmp_path: Path):
+    client = await start_store("q", str(tmp_path / "rubrics.sqlite"), rubrics={"q1": make_rubric()})
     assert (await client.current("q1")).version == 0
     client.close()
     # What Ray shows is the repr of the plain class, which needs no cluster.
-    store = RubricStore(str(tmp_path / "rubrics.sqlite"), [make_query("q1"), make_query("q2")])
+    store = RubricStore(
+        str(tmp_path / "rubrics.sqlite"), {"q1": make_rubric(), "q2": make_rubric()}
+    )
     assert repr(store) == "RubricStore (2 rubrics, 0 edits)"

@@ -90,8 +90,11 @@ class Rig:
             Progress(self.config.loop.steps, 0),
         )
 
+    async def register(self) -> None:
+        await self.store.register({q.id: q.rubric for q in self.queries.values()})
+
     async def run(self, start: Position | None = None) -> Position:
-        await self.store.register(list(self.queries.values()))
+        await self.register()
         return await asyncio.wait_for(self.loop().run(start or Position()), 20)
 
     def trained(self) -> list[list[str]]:

@@ -90,7 +90,7 @@ async def test_a_stop_leaves_a_checkpoint_and_the_next_start_goes_on_with_the_sa
     await whole.run()
 
     first = Rig(config, tmp_path / "cut")
-    await first.store.register(list(first.queries.values()))
+    await first.register()
     loop = first.loop()
     original = first.recorder.step
 
@@ -117,7 +117,7 @@ async def test_a_stop_leaves_a_checkpoint_and_the_next_start_goes_on_with_the_sa
 
 async def test_a_stop_while_waiting_for_groups_ends_at_once(tmp_path: Path) -> None:
     rig = Rig(make_config(), tmp_path, pool=FakePool(delay_s=30))
-    await rig.store.register(list(rig.queries.values()))
+    await rig.register()
     loop = rig.loop()
     asyncio.get_running_loop().call_later(0.1, loop.request_stop)
     position = await asyncio.wait_for(loop.run(Position()), 5)

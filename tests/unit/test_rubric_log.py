@@ -1,6 +1,7 @@
 """The rubric file: compare-and-set, one application a key, restart, snapshot and exact restore."""
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,17 +9,15 @@ import pytest
 from actors.rubric_log import MAX_REASON_CHARS, RubricLog
 from actors.rubric_schema import transaction
 from core.errors import ConfigError
-from core.query import Message, Query
 from core.records import Commit, Evidence, RubricEdit, Verdict
 from core.rubric import Criterion, Rubric
 
 
-def make_query(query_id: str = "q1", text: str = "Is it short?") -> Query:
-    return Query(
-        id=query_id,
-        messages=(Message(role="user", content="Say hello."),),
-        rubric=Rubric(criteria=(Criterion(id="c1", text=text),)),
-    )
+def make_rubric(text: str = "Is it short?") -> Rubric:
+    return Rubric(criteria=(Criterion(id="c1", text=text),))
+
+
+TWO = {"q1": make_rubric(), "q2": make_rubric()}
 
 
 def make_commit(
@@ -48,7 +47,7 @@ def make_commit(
 @pytest.fixture
 def log(tmp_path: Path) -> RubricLog:
     log = RubricLog(tmp_path / "rubrics.sqlite")
-    log.register([make_query("q1"), make_query("q2")])
+    log.register(TWO)
     return log
 
 
@@ -127,7 +126,7 @@ def test_a_restart_from_the_file_has_everything(log: RubricLog, tmp_path: Path):
     commit_steps(log, 1, 2, 3)
     log.put_verdicts({"k": Verdict(criterion_id="c1", score=1.0, max=1)})
     again = RubricLog(tmp_path / "rubrics.sqlite")  # the first is not closed: as after a SIGKILL
-    again.register([make_query("q1"), make_query("q2")])
+    again.register(TWO)
     assert again.current("q1") == log.current("q1")
     assert again.current("q1").version == 3
     assert (again.num_rubrics, again.num_edits) == (2, 3)
@@ -139,15 +138,15 @@ def test_a_restart_from_the_file_has_everything(log: RubricLog, tmp_path: Path):
 
 
 def test_a_changed_data_file_is_refused_by_name_and_nothing_is_registered(log: RubricLog):
-    with pytest.raises(ConfigError, match=r"query 'q1'.*fresh=true"):
-        log.register([make_query("q3"), make_query("q1", text="Is it long?")])
+    with pytest.raises(ConfigError, match=r"rubric 'q1'.*fresh=true"):
+        log.register({"q3": make_rubric(), "q1": make_rubric("Is it long?")})
     with pytest.raises(KeyError):
         log.current("q3")
 
 
 def test_registering_after_edits_keeps_the_edited_rubric(log: RubricLog):
     commit_steps(log, 1)
-    log.register([make_query("q1")])
+    log.register({"q1": make_rubric()})
     assert log.current("q1").version == 1
 
 
@@ -240,7 +239,7 @@ def test_a_snapshot_brings_the_rubrics_back_when_the_live_file_is_gone(
     commit_steps(log, 1, 2)
     log.snapshot(tmp_path / "ckpt", 2)
     other = RubricLog(tmp_path / "other" / "rubrics.sqlite")
-    other.register([make_query("q1"), make_query("q2")])
+    other.register(TWO)
     other.restore(tmp_path / "ckpt", 2)
     assert other.history("q1") == log.history("q1")
     assert other.commit(make_commit(log.current("q1"), "x", step=3, key="q1-2")).status == (
@@ -272,7 +271,7 @@ def test_a_run_that_stopped_before_its_first_checkpoint_starts_from_version_zero
 
 def test_a_full_disk_loses_the_commit_whole_and_the_next_one_can_be_made(tmp_path: Path):
     log = RubricLog(tmp_path / "full.sqlite")
-    log.register([make_query()])
+    log.register({"q1": make_rubric()})
     (pages,) = log._db.execute("PRAGMA page_count").fetchone()
     log._db.execute(f"PRAGMA max_page_count = {pages}")  # what SQLite says of a full disk
     long = Criterion(id="new", text="x" * 100_000)
@@ -321,3 +320,118 @@ def test_a_damaged_snapshot_is_refused_and_changes_nothing(
         log.restore(tmp_path / "s", 1)
     assert log.current("q1").version == 2
     commit_steps(log, 3)
+
+
+def proposal(rubric: Rubric, *, step: int, key: str, query_id: str = "q1") -> Commit:
+    commit = make_commit(rubric, f"text {key}", step=step, key=key, query_id=query_id)
+    return replace(commit, edits=tuple(replace(e, status="waiting") for e in commit.edits))
+
+
+def test_a_proposed_edit_waits_and_is_committed_once_when_a_person_approves(log: RubricLog):
+    log.propose(proposal(log.current("q1"), step=3, key="k"))
+    log.propose(proposal(log.current("q1"), step=3, key="k"))
+    assert (log.num_waiting("q1"), log.num_waiting("q2")) == (1, 0)
+    assert log.current("q1").version == 0
+    (edit,) = log.waiting()
+    assert edit.is_open
+    assert log.approve(edit.id) == log.approve(edit.id) == "approved"
+    assert log.num_waiting("q1") == 0
+    new = log.history("q1")[-1]
+    assert (new.version, new.writer, new.step) == (1, "rules", 0)
+    assert [e.status for e in new.edits] == ["accepted"]
+    assert log.reject(edit.id) == "decided"
+    assert log.approve(99) == log.reject(99) == "unknown"
+
+
+def test_a_rejected_edit_stays_as_provenance_and_cannot_be_approved(log: RubricLog):
+    log.propose(proposal(log.current("q1"), step=3, key="k"))
+    (edit,) = log.waiting("q1")
+    assert log.reject(edit.id, "too vague") == log.reject(edit.id) == "rejected"
+    assert log.approve(edit.id) == "decided"
+    (kept,) = log.waiting("q1")
+    assert (kept.status, kept.decision, kept.commit) == ("rejected", "too vague", edit.commit)
+    assert log.num_waiting("q1") == 0
+    log.propose(proposal(log.current("q1"), step=3, key="k"))  # known, so not asked again
+    assert log.num_waiting("q1") == 0
+
+
+def test_an_edit_of_a_rubric_that_moved_on_is_outdated(log: RubricLog):
+    for key in ("a", "b"):
+        log.propose(proposal(log.current("q1"), step=3, key=key))
+    first, second = log.waiting("q1")
+    assert log.approve(first.id) == "approved"
+    assert log.num_waiting("q1") == 0
+    assert log.approve(second.id) == "outdated"
+    assert log.current("q1").criteria[-1].text == "text a"
+    assert not log.waiting("q1")[1].is_open
+
+
+def test_an_unknown_rubric_takes_no_proposal(log: RubricLog):
+    with pytest.raises(KeyError, match="registered"):
+        log.propose(proposal(log.current("q1"), step=1, key="k", query_id="nobody"))
+
+
+def test_a_restore_frees_later_proposals_and_keeps_an_approval_with_its_base(
+    log: RubricLog, tmp_path: Path
+):
+    commit_steps(log, 2)
+    log.snapshot(tmp_path / "ckpt", 4)
+    log.propose(proposal(log.current("q1"), step=5, key="k5"))
+    assert log.approve(log.waiting()[0].id) == "approved"  # its base is of step 2
+    commit_steps(log, 6)
+    log.propose(proposal(log.current("q1"), step=7, key="k7"))
+    late = log.waiting()[1]
+    assert log.approve(late.id) == "approved"  # its base is of step 6
+    log.propose(proposal(log.current("q1"), step=8, key="k8"))
+    log.restore(tmp_path / "ckpt", 4)
+    assert [v.version for v in log.history("q1")] == [0, 1, 2]
+    assert log.current("q1").criteria[-1].text == "text k5"
+    assert log.waiting() == ()
+    log.propose(proposal(log.current("q1"), step=7, key="k7"))  # the replay proposes anew
+    assert log.num_waiting("q1") == 1
+    assert log.approve(log.waiting()[0].id) == "approved"
+    with sqlite3.connect(tmp_path / "rubrics.sqlite") as db:
+        assert db.execute("SELECT count(*) FROM waiting").fetchone() == (4,)
+
+
+def test_waiting_edits_are_in_a_snapshot(log: RubricLog, tmp_path: Path):
+    log.propose(proposal(log.current("q1"), step=2, key="k2"))
+    log.propose(proposal(log.current("q1"), step=9, key="k9"))
+    log.snapshot(tmp_path / "ckpt", 4)
+    other = RubricLog(tmp_path / "other" / "rubrics.sqlite")
+    other.register(TWO)
+    for _ in range(2):
+        other.restore(tmp_path / "ckpt", 4)
+        assert [e.commit for e in other.waiting()] == [proposal(make_rubric(), step=2, key="k2")]
+
+
+def as_schema_1(path: Path) -> None:
+    """Make a file what the first release wrote."""
+    with sqlite3.connect(path) as db:
+        db.execute("DROP INDEX waiting_key")
+        db.execute("DROP TABLE waiting")
+        db.execute("PRAGMA user_version = 1")
+    db.close()
+
+
+def test_a_file_and_a_checkpoint_of_schema_1_are_read_and_brought_up_to_date(
+    log: RubricLog, tmp_path: Path
+):
+    commit_steps(log, 1, 2)
+    log.snapshot(tmp_path / "ckpt", 1)
+    wanted = log.history("q1")
+    log.close()
+    for path in (tmp_path / "rubrics.sqlite", tmp_path / "ckpt" / "rubrics.sqlite"):
+        as_schema_1(path)
+    reader = RubricLog(tmp_path / "rubrics.sqlite", is_read_only=True)
+    assert reader.history("q1") == wanted
+    assert (reader.waiting(), reader.num_waiting("q1")) == ((), 0)
+    reader.close()
+    opened = RubricLog(tmp_path / "rubrics.sqlite")
+    assert opened.history("q1") == wanted
+    opened.propose(proposal(opened.current("q1"), step=3, key="k"))
+    assert opened.num_waiting("q1") == 1
+    assert opened.restore(tmp_path / "ckpt", 1) == 1
+    assert opened.history("q1") == wanted[:2]
+    opened.snapshot(tmp_path / "new", 1)
+    assert opened.restore(tmp_path / "new", 1) == 0
