@@ -8,7 +8,6 @@ that the store itself raises (a changed data file, an unknown query) arrives as 
 import asyncio
 import sqlite3
 from collections.abc import Mapping, Sequence
-from itertools import batched
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,9 +38,10 @@ class StoreClient:
 
     async def register(self, rubrics: Mapping[str, Rubric]) -> None:
         """Make version 0 of each rubric known by its id; one that is known already stays."""
-        for part in batched(rubrics.items(), _RUBRICS_PER_CALL):
-            ref = self.handle.register.remote(dict(part))
-            await self._wait(ref, f"register {len(part)} rubrics")
+        items = list(rubrics.items())
+        for start in range(0, len(items), _RUBRICS_PER_CALL):
+            part = dict(items[start : start + _RUBRICS_PER_CALL])
+            await self._wait(self.handle.register.remote(part), f"register {len(part)} rubrics")
 
     async def current(self, query_id: str) -> Rubric:
         """Return the current rubric."""
