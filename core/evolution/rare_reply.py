@@ -8,16 +8,14 @@ place in the group. Every refusal is a WriterReplyError that says got, wanted an
 text goes back to the writer.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
-from unicodedata import category
 
 from core.errors import WriterReplyError
+from core.evolution.reply_object import checked_object, checked_text, json_object
 from core.evolution.similarity import compact_text
-from core.grading.reply_text import without_reasoning
 from core.rubric import Criterion
 from core.writer_requests import ReplacementRequest
 
@@ -25,8 +23,6 @@ Polarity = Literal["negative", "positive"]
 
 _LEVEL = re.compile(r"(?<!\d)(\d+)\s*[=\uff1d]")
 _MAX_DIGITS = 9
-_MAX_CHARS = 4000
-"""Longest text: a criterion that crowds the response out of the judge's context grades nothing."""
 _SEPARATORS = " \t\r\n;\uff1b,\uff0c"
 
 _UPDATE_KEYS = frozenset({"id", "polarity", "diagnosis", "rubric"})
@@ -61,7 +57,7 @@ def read_updates(
     text: str, finish_reason: str, request: ReplacementRequest
 ) -> tuple[Replacement, ...]:
     """Return the replacements of a reply; WriterReplyError when any part of it is wrong."""
-    updates = _updates(_json_object(text, finish_reason))
+    updates = _updates(json_object(text, finish_reason))
     if len(updates) != request.num_updates:
         raise WriterReplyError(
             f"got {len(updates)} updates, wanted exactly {request.num_updates}, chosen among "
@@ -96,51 +92,11 @@ def scoring_levels(scoring_rule: str, maximum: int, where: str) -> dict[int, str
 
 
 # ---------------------------------------------------------------- shape
-def _json_object(text: str, finish_reason: str) -> dict[str, Any]:
-    """Parse the whole text first; the part from the first to the last brace is a fallback.
-
-    What stands in reasoning is a draft: reasoning that never ends leaves nothing to read.
-    """
-    answer = without_reasoning(text, ()) or ""
-    for candidate in (text, answer[answer.find("{") : answer.rfind("}") + 1]):
-        try:
-            value: Any = json.loads(candidate)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            return cast(dict[str, Any], value)
-    cut = ", the reply was cut at its token limit" if finish_reason == "length" else ""
-    raise WriterReplyError(f"got no JSON object that can be read{cut}; wanted one and nothing else")
-
-
 def _updates(reply: dict[str, Any]) -> list[Any]:
-    updates = _object(reply, frozenset({"updates"}), "the reply")["updates"]
+    updates = checked_object(reply, frozenset({"updates"}), "the reply")["updates"]
     if not isinstance(updates, list):
         raise WriterReplyError("updates: wanted a list")
     return cast(list[Any], updates)
-
-
-def _object(value: Any, keys: frozenset[str], where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise WriterReplyError(f"{where}: got {type(value).__name__}, wanted an object")
-    found = cast(dict[str, Any], value)
-    if found.keys() != keys:
-        raise WriterReplyError(
-            f"{where}: got the keys {sorted(found)}, wanted exactly {sorted(keys)}"
-        )
-    return found
-
-
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise WriterReplyError(f"{where}: wanted a text that is not empty")
-    if len(value) > _MAX_CHARS:
-        raise WriterReplyError(f"{where}: got {len(value)} characters, wanted at most {_MAX_CHARS}")
-    if any("\ud800" <= char <= "\udfff" for char in value):
-        raise WriterReplyError(f"{where}: got half of a Unicode character, wanted valid text")
-    if any(category(char) == "Cc" and char not in "\n\t" for char in value):
-        raise WriterReplyError(f"{where}: got a control character, wanted plain text")
-    return value.strip()
 
 
 def _rollouts(value: Any, where: str, num_rollouts: int) -> tuple[int, ...]:
@@ -155,9 +111,9 @@ def _rollouts(value: Any, where: str, num_rollouts: int) -> tuple[int, ...]:
 
 # ---------------------------------------------------------------- one update
 def _replacement(value: Any, where: str, request: ReplacementRequest) -> Replacement:
-    update = _object(value, _UPDATE_KEYS, where)
-    diagnosis = _object(update["diagnosis"], _DIAGNOSIS_KEYS, f"{where}.diagnosis")
-    rubric = _object(update["rubric"], _RUBRIC_KEYS, f"{where}.rubric")
+    update = checked_object(value, _UPDATE_KEYS, where)
+    diagnosis = checked_object(update["diagnosis"], _DIAGNOSIS_KEYS, f"{where}.diagnosis")
+    rubric = checked_object(update["rubric"], _RUBRIC_KEYS, f"{where}.rubric")
     num_rollouts = len(request.responses)
     best = _rollouts(diagnosis["best_rollout_ids"], f"{where}.best_rollout_ids", num_rollouts)
     weaker = _rollouts(diagnosis["weaker_rollout_ids"], f"{where}.weaker_rollout_ids", num_rollouts)
@@ -165,11 +121,11 @@ def _replacement(value: Any, where: str, request: ReplacementRequest) -> Replace
     if both:
         raise WriterReplyError(f"{where}: got R{both[0]} as best and as weaker, wanted one of them")
     texts = {
-        key: _text(diagnosis[key], f"{where}.diagnosis.{key}")
+        key: checked_text(diagnosis[key], f"{where}.diagnosis.{key}")
         for key in ("difference", "learning_direction", "nonredundancy")
     }
     return Replacement(
-        criterion=_criterion(_text(update["id"], f"{where}.id"), rubric, where, request),
+        criterion=_criterion(checked_text(update["id"], f"{where}.id"), rubric, where, request),
         polarity=_polarity(update["polarity"], where, request),
         best=best,
         weaker=weaker,
@@ -192,10 +148,10 @@ def _criterion(
     points = rubric["max_points"]
     if type(points) is not int or points != old.max:
         raise WriterReplyError(f"{where}: got max_points {points!r}, wanted {old.max}")
-    rule = _text(rubric["scoring_rule"], f"{where}.rubric.scoring_rule")
+    rule = checked_text(rubric["scoring_rule"], f"{where}.rubric.scoring_rule")
     return Criterion(
         id=old.id,
-        text=_text(rubric["check"], f"{where}.rubric.check"),
+        text=checked_text(rubric["check"], f"{where}.rubric.check"),
         max=old.max,
         weight=old.weight,
         levels=scoring_levels(rule, old.max, f"{where}.rubric.scoring_rule"),
