@@ -2,6 +2,8 @@
 
 A rollout goes to the judge as soon as it is finished, not when its group is. The group's rubric is
 pinned when the first rollout needs it; all rollouts of the group are graded under that version.
+Where a method makes criteria from the group's rollouts (RLER, Online Rubrics), all are generated
+first, the method gives the rubric, and then all are judged.
 Verdicts that the store already has are not asked for again. Gold criteria are graded in calls of
 their own, so that they cannot colour the judge's view of the rubric.
 """
@@ -10,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from core.config import SamplingConfig
 from core.grading.cache_key import verdict_key
@@ -23,6 +25,7 @@ from core.records import (
     GradedRollout,
     JudgeRequest,
     Rollout,
+    UngradedGroup,
     Verdict,
 )
 from core.rubric import Criterion, Rubric
@@ -32,6 +35,18 @@ from drivers.queries import sampling_seed
 T = TypeVar("T")
 
 PinRubric = Callable[[Draw], Awaitable[Rubric]]
+
+
+class WholeGroups(Protocol):
+    """What the grader asks of a method that makes the rubric from a group's rollouts."""
+
+    async def control(self, draw: Draw, query: Query) -> tuple[Rollout, ...]:
+        """Return rollouts of another policy, generated beside the group's own."""
+        ...
+
+    async def grading_rubric(self, group: UngradedGroup) -> Rubric:
+        """Return the rubric that the group is graded under."""
+        ...
 
 
 @dataclass(kw_only=True)
@@ -63,26 +78,69 @@ class Grader:
         self._sampling = sampling
         self._seed = seed
         self.counts = GradingCounts()
+        self.rubric_wait_s: dict[Draw, float] = {}
+        """How long whole groups waited for their rubric; taken out by the loop."""
 
     async def grade_group(
-        self, draw: Draw, query: Query, pin_rubric: PinRubric, group_size: int
+        self,
+        draw: Draw,
+        query: Query,
+        pin_rubric: PinRubric,
+        group_size: int,
+        whole: WholeGroups | None = None,
     ) -> GradedGroup:
         """Return the draw's group, every rollout with a verdict on every criterion."""
+        if whole is not None:
+            return await self._grade_whole(draw, query, pin_rubric, group_size, whole)
         pin = _Pin(pin_rubric, draw)
-        rollouts = await gathered(
-            self._grade_one(draw, query, index, pin) for index in range(group_size)
+
+        async def one(index: int) -> GradedRollout:
+            rollout = await self._generate(draw, query, index)
+            return await self._graded(query, rollout, await pin.rubric())
+
+        rollouts = await gathered(one(index) for index in range(group_size))
+        return self._group(draw, query, await pin.rubric(), rollouts)
+
+    async def _grade_whole(
+        self,
+        draw: Draw,
+        query: Query,
+        pin_rubric: PinRubric,
+        group_size: int,
+        whole: WholeGroups,
+    ) -> GradedGroup:
+        beside = asyncio.ensure_future(whole.control(draw, query))
+        try:
+            own = await gathered(self._generate(draw, query, i) for i in range(group_size))
+            control = await beside
+        finally:
+            beside.cancel()
+        started = time.monotonic()
+        rubric = await whole.grading_rubric(
+            UngradedGroup(
+                draw=draw,
+                query=query,
+                rubric=await pin_rubric(draw),
+                rollouts=tuple(own),
+                control=control,
+            )
         )
+        self.rubric_wait_s[draw] = time.monotonic() - started
+        graded = await gathered(self._graded(query, rollout, rubric) for rollout in own)
+        return self._group(draw, query, rubric, graded)
+
+    def _group(
+        self, draw: Draw, query: Query, rubric: Rubric, rollouts: Sequence[GradedRollout]
+    ) -> GradedGroup:
         return GradedGroup(
             draw=draw,
             query=query,
-            rubric=await pin.rubric(),
+            rubric=rubric,
             rollouts=tuple(rollouts),
             judge=self._judge.identity,
         )
 
-    async def _grade_one(self, draw: Draw, query: Query, index: int, pin: "_Pin") -> GradedRollout:
-        rollout = await self._generate(draw, query, index)
-        rubric = await pin.rubric()
+    async def _graded(self, query: Query, rollout: Rollout, rubric: Rubric) -> GradedRollout:
         verdicts, gold = await gathered(
             (
                 self.verdicts(query, rollout.response, rubric.criteria),

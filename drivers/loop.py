@@ -21,28 +21,19 @@ from typing import Any, Protocol
 from core.advantage import score_group
 from core.batching import train_batch
 from core.config import RunConfig
+from core.config_evolution import rubric_scope
 from core.errors import ConfigError, RunStopped
-from core.query import Query
+from core.query import Query, rubric_id
 from core.records import Draw, GradedGroup, ScoredGroup
 from drivers.evaluate import Evaluator
-from drivers.evolve import Evolver
 from drivers.grading import Grader
+from drivers.methods.build import make_method
+from drivers.methods.desk import EditDesk
 from drivers.next_visit import NextVisitEdits
-from drivers.ports import JudgeClient, Learner, Recorder, RolloutPool, Store, WriterClient
+from drivers.ports import Parts, Recorder
 from drivers.progress import Progress
 from drivers.queries import QueryStream
 from drivers.step_meter import StepClock, StepMeter
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """The components that the loop drives."""
-
-    pool: RolloutPool
-    learner: Learner
-    judge: JudgeClient
-    writer: WriterClient
-    store: Store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,12 +84,13 @@ class TrainLoop:
         self._scored: asyncio.Queue[ScoredGroup] = asyncio.Queue(loop.slots)
         self._early: dict[Draw, ScoredGroup] = {}
         self._grader = Grader(parts.pool, parts.judge, parts.store, config.sampling, config.seed)
-        self._evolver = Evolver(
-            config.evolution, config.reward, parts.writer, parts.judge, parts.store, recorder.edit
-        )
-        self._edits = NextVisitEdits(self._evolver, parts.store)
+        self._desk = EditDesk(config, parts, self._grader, recorder.edit)
+        self._method = make_method(self._desk, parts)
+        scope = rubric_scope(config.evolution)
+        rubric_ids = {query_id: rubric_id(query, scope) for query_id, query in queries.items()}
+        self._edits = NextVisitEdits(self._method, parts.store, rubric_ids)
         self._meter = StepMeter(
-            config.judge, self._grader, self._evolver, self._edits, parts.judge, parts.writer
+            config.judge, self._grader, self._desk, self._edits, parts.judge, parts.writer
         )
         self._last_metrics: dict[str, float] = {}
         self._untrained: set[int] = set()
@@ -109,9 +101,14 @@ class TrainLoop:
         """Ask for an end with a checkpoint; safe to call from a signal handler."""
         self._stop.set()
 
-    async def run(self, start: Position) -> Position:
-        """Train from ``start``; returns where it stopped (a checkpoint stands there)."""
+    async def run(self, start: Position, past: Sequence[GradedGroup] = ()) -> Position:
+        """Train from ``start``; returns where it stopped (a checkpoint stands there).
+
+        ``past``: the groups of the last steps before ``start``, oldest first, where the run's
+        method looks back at them.
+        """
         self._check_start(start)
+        self._method.resume(past)
         self._next_draw = start.next_draw
         self._untrained = set(start.untrained)
         trainer = asyncio.create_task(self._train(start.step), name="train")
@@ -132,6 +129,7 @@ class TrainLoop:
                 task.cancel()
             await asyncio.gather(trainer, *stages, return_exceptions=True)
             await self._edits.close()
+            await self._method.close()
 
     def _check_start(self, start: Position) -> None:
         """Refuse a position that a step in draw order would wait on for ever."""
@@ -172,15 +170,21 @@ class TrainLoop:
             query = self._queries[draw.query_id]
             self._meter.times.start(draw)
             group = await self._grader.grade_group(
-                draw, query, self._edits.pin, self._config.sampling.group_size
+                draw,
+                query,
+                self._edits.pin,
+                self._config.sampling.group_size,
+                self._method if self._method.grades_whole_groups else None,
             )
-            self._meter.times.graded(draw, self._edits.pin_wait_s(draw))
+            waited_s = self._grader.rubric_wait_s.pop(draw, self._edits.pin_wait_s(draw))
+            self._meter.times.graded(draw, waited_s)
             await self._graded.put(group)
 
     async def _evolve_stage(self) -> None:
         while True:
             group = await self._graded.get()
-            group = await self._evolver.same_step(group)
+            self._desk.saw(group)
+            group = await self._method.same_step(group)
             self._edits.start(group)
             scored = score_group(group, self._config.reward, self._config.advantage)
             self._meter.times.scored(group.draw)
@@ -241,6 +245,7 @@ class TrainLoop:
             is_off_policy=config.loop.max_policy_age > 0,
             drop_flat_groups=config.advantage.drop_flat_groups,
         )
+        self._method.step_collected(step, groups)
         report = await self._parts.learner.train_step(batch)
         clock.mark("update_actor")
         update = await self._parts.learner.publish(step)
@@ -289,6 +294,7 @@ class TrainLoop:
     async def _checkpoint(self, step: int) -> None:
         """Save weights, rubrics and stream position as of ``step``, as one unit."""
         await self._edits.drain()
+        await self._method.drain()
         await self._checkpointer.save(self._position(step))
 
     def _position(self, step: int) -> Position:

@@ -7,12 +7,12 @@ that was given up on is expired: its edit, when it comes, is refused.
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from core.records import Draw, GradedGroup
 from core.rubric import Rubric
-from drivers.evolve import Evolver
+from drivers.methods.base import Method
 from drivers.ports import Store
 
 
@@ -29,9 +29,11 @@ class _Ticket:
 class NextVisitEdits:
     """Keeps the edits of one query in the order of its draws."""
 
-    def __init__(self, evolver: Evolver, store: Store) -> None:
-        self._evolver = evolver
+    def __init__(self, method: Method, store: Store, rubric_ids: Mapping[str, str]) -> None:
+        """``rubric_ids``: the rubric that scores a query, by query id."""
+        self._method = method
         self._store = store
+        self._rubric_ids = rubric_ids
         self._latest: dict[str, _Ticket] = {}
         self._open: dict[Draw, _Ticket] = {}
         self._trained: set[Draw] = set()
@@ -46,32 +48,33 @@ class NextVisitEdits:
         """Return the rubric that the draw is graded under, after the edits of earlier draws."""
         ticket = self._open[draw]
         previous, ticket.previous = ticket.previous, None
+        started = time.monotonic()
         if previous is not None and not previous.settled.is_set():
-            started = time.monotonic()
             try:
-                async with asyncio.timeout(self._evolver.deadline_s):
+                async with asyncio.timeout(self._method.deadline_s):
                     await previous.settled.wait()
             except TimeoutError:
                 previous.is_expired = True
-            ticket.pin_wait_s = time.monotonic() - started
-        return await self._store.current(draw.query_id)
+        await self._method.ready(draw)
+        ticket.pin_wait_s = time.monotonic() - started
+        return await self._store.current(self._rubric_ids[draw.query_id])
 
     def pin_wait_s(self, draw: Draw) -> float:
-        """How long this draw waited for the edit of an earlier one."""
+        """How long this draw waited for edits of earlier ones."""
         ticket = self._open.get(draw)
         return ticket.pin_wait_s if ticket else 0.0
 
     def start(self, group: GradedGroup) -> None:
         """Begin the group's edit in the background, if the method has one."""
         ticket = self._open[group.draw]
-        if not self._evolver.has_next_visit:
+        if not self._method.has_next_visit:
             self._settle(ticket)
             return
         ticket.task = asyncio.create_task(self._run(ticket, group))
 
     async def _run(self, ticket: _Ticket, group: GradedGroup) -> None:
         try:
-            await self._evolver.next_visit(group, lambda: ticket.is_expired)
+            await self._method.next_visit(group, lambda: ticket.is_expired)
         finally:
             self._settle(ticket)
 

@@ -6,6 +6,7 @@ limit of its own and raises with a message that names who waited for whom.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from actors.rubric_log import RubricVersion
@@ -13,7 +14,7 @@ from core.records import (
     Commit,
     CommitResult,
     Completion,
-    Draw,
+    EditOrigin,
     GenerateRequest,
     JudgeReply,
     JudgeRequest,
@@ -172,7 +173,12 @@ class Recorder(Protocol):
     """Where the loop writes what happened (``drivers/run_files.py``)."""
 
     def edit(
-        self, draw: Draw, edit: RubricEdit, from_version: int, to_version: int, seconds: float
+        self,
+        origin: EditOrigin,
+        edit: RubricEdit,
+        from_version: int,
+        to_version: int,
+        seconds: float,
     ) -> None:
         """Write one edit, accepted or not."""
         ...
@@ -184,3 +190,16 @@ class Recorder(Protocol):
     def evaluation(self, step: int, groups: Sequence[ScoredGroup]) -> None:
         """Write the rollouts of a held-out evaluation."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The components that the loop and its method drive."""
+
+    pool: RolloutPool
+    learner: Learner
+    judge: JudgeClient
+    writer: WriterClient
+    store: Store
+    control: RolloutPool | None = None
+    """Workers of the control policy (Online Rubrics)."""

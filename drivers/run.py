@@ -26,9 +26,10 @@ from drivers.config_file import dump_config
 from drivers.evaluate import Evaluator
 from drivers.learner_group import LearnerGroup
 from drivers.live_metrics import LiveMetrics, Source, live_metrics
-from drivers.loop import Parts, Position, TrainLoop
+from drivers.loop import Position, TrainLoop
 from drivers.packaged_model import resolve_model
 from drivers.placement import Placement, check_resources, place
+from drivers.ports import Parts
 from drivers.preflight import RunData
 from drivers.progress import Progress
 from drivers.rollout_handles import make_rollout_pool

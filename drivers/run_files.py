@@ -18,7 +18,7 @@ from typing import Any
 from actors.rubric_log import RubricVersion
 from core.config import RunConfig
 from core.errors import ConfigError
-from core.records import Draw, RubricEdit, ScoredGroup
+from core.records import EditOrigin, RubricEdit, ScoredGroup
 from core.rows import Row, edit_row, json_line, rollout_row
 from drivers.jsonl_files import append_rows, keep_rows, read_rows, write_whole
 from drivers.run_lock import RunLock, take_run_lock
@@ -69,11 +69,16 @@ class RunFiles:
         write_whole(self._step_file(self.eval, step), _rollout_lines(step, groups))
 
     def write_edit(
-        self, draw: Draw, edit: RubricEdit, from_version: int, to_version: int, seconds: float
+        self,
+        origin: EditOrigin,
+        edit: RubricEdit,
+        from_version: int,
+        to_version: int,
+        seconds: float,
     ) -> None:
-        """Append one edit, accepted or not, of the draw whose rollouts it rests on."""
+        """Append one edit, accepted or not, of the draw or step whose rollouts it rests on."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        place = (draw.step, draw.query_id, from_version, to_version, seconds)
+        place = (origin.step, origin.rubric_id, from_version, to_version, seconds)
         append_rows(self.events, [_event_row(edit, *place)])
 
     def write_step(self, step: int, policy_version: int, metrics: Mapping[str, float]) -> None:

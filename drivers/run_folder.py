@@ -13,7 +13,7 @@ from pathlib import Path
 
 from actors.rubric_log import RubricLog
 from core.config import RunConfig
-from core.records import Draw, RubricEdit, ScoredGroup
+from core.records import EditOrigin, RubricEdit, ScoredGroup
 from drivers.run_files import RunFiles, write_json
 from drivers.run_lock import RunLock
 from drivers.runs_root import runs_root
@@ -32,10 +32,15 @@ class RunRecorder:
         self._trackers = trackers
 
     def edit(
-        self, draw: Draw, edit: RubricEdit, from_version: int, to_version: int, seconds: float
+        self,
+        origin: EditOrigin,
+        edit: RubricEdit,
+        from_version: int,
+        to_version: int,
+        seconds: float,
     ) -> None:
         """Write one edit, accepted or not."""
-        self._files.write_edit(draw, edit, from_version, to_version, seconds)
+        self._files.write_edit(origin, edit, from_version, to_version, seconds)
 
     def step(self, step: int, groups: Sequence[ScoredGroup], metrics: Mapping[str, float]) -> None:
         """Write one training step: its rollouts, then its metrics."""

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from core.config_served import JudgeConfig
 from core.metrics import StepCounts, step_metrics
 from core.records import Draw, ScoredGroup, StepReport
-from drivers.evolve import EvolutionCounts, Evolver
 from drivers.grading import Grader, GradingCounts
+from drivers.methods.counts import EvolutionCounts
+from drivers.methods.desk import EditDesk
 from drivers.next_visit import NextVisitEdits
 from drivers.ports import JudgeClient, WriterClient
 
@@ -83,14 +84,14 @@ class StepMeter:
         self,
         config: JudgeConfig,
         grader: Grader,
-        evolver: Evolver,
+        desk: EditDesk,
         edits: NextVisitEdits,
         judge: JudgeClient,
         writer: WriterClient,
     ) -> None:
         self._config = config
         self._grader = grader
-        self._evolver = evolver
+        self._desk = desk
         self._edits = edits
         self._judge = judge
         self._writer = writer
@@ -102,7 +103,7 @@ class StepMeter:
     ) -> dict[str, float]:
         """Return the step's metrics and start counting anew."""
         counts, self._grader.counts = self._grader.counts, GradingCounts()
-        events, self._evolver.counts = self._evolver.counts, EvolutionCounts()
+        events, self._desk.counts = self._desk.counts, EvolutionCounts()
         self._window.append(counts)
         idle_s = clock.seconds.get("idle", 0.0)
         return {
@@ -110,6 +111,11 @@ class StepMeter:
             "evolving_rubrics/writer_calls": float(events.writer_calls),
             "evolving_rubrics/rescored_calls": float(events.rescored_calls),
             "evolving_rubrics/skipped": float(events.skipped),
+            "evolving_rubrics/not_triggered": float(events.not_triggered),
+            **{
+                f"evolving_rubrics/refused_by_gate/{gate}": float(number)
+                for gate, number in events.refused_by_gate.items()
+            },
             **report.metrics,
             **self._judge.stats(),
             **self._writer.stats(),
@@ -152,6 +158,7 @@ def _step_counts(events: EvolutionCounts) -> StepCounts:
         num_restored=events.restored,
         num_deadline_missed=events.deadline_missed,
         num_commit_conflicts=events.commit_conflicts,
+        num_refused_by_gate=events.refused_by_gate.total(),
     )
 
 

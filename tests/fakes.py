@@ -10,7 +10,7 @@ from core.records import (
     Commit,
     CommitResult,
     Completion,
-    Draw,
+    EditOrigin,
     GenerateRequest,
     JudgeReply,
     JudgeRequest,
@@ -235,14 +235,19 @@ class FakeStore:
 class FakeRecorder:
     """Keeps everything that the loop records."""
 
-    edits: list[tuple[Draw, RubricEdit, int, int]] = field(default_factory=list)
+    edits: list[tuple[EditOrigin, RubricEdit, int, int]] = field(default_factory=list)
     steps: list[tuple[int, tuple[ScoredGroup, ...], dict[str, float]]] = field(default_factory=list)
     evaluations: list[int] = field(default_factory=list)
 
     def edit(
-        self, draw: Draw, edit: RubricEdit, from_version: int, to_version: int, seconds: float
+        self,
+        origin: EditOrigin,
+        edit: RubricEdit,
+        from_version: int,
+        to_version: int,
+        seconds: float,
     ) -> None:
-        self.edits.append((draw, edit, from_version, to_version))
+        self.edits.append((origin, edit, from_version, to_version))
 
     def step(self, step: int, groups: Sequence[ScoredGroup], metrics: Mapping[str, float]) -> None:
         self.steps.append((step, tuple(groups), dict(metrics)))

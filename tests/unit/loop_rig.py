@@ -8,7 +8,8 @@ from core.query import Anchor, Message, Query
 from core.rubric import Criterion, Rubric
 from drivers.checkpoint import Checkpoints, Identity
 from drivers.evaluate import Evaluator
-from drivers.loop import Parts, Position, TrainLoop
+from drivers.loop import Position, TrainLoop
+from drivers.ports import Parts
 from drivers.progress import Progress
 from tests.fakes import FakeJudge, FakeLearner, FakePool, FakeRecorder, FakeStore, FakeWriter
 

@@ -13,7 +13,7 @@ RUBRIC = Rubric(criteria=(llm("a"),))
 GROUP = graded_group(RUBRIC, [{"a": 1}, {"a": 0}])
 
 
-class SlowEvolver:
+class SlowMethod:
     """An edit ends when ``release`` is set."""
 
     has_next_visit = True
@@ -21,6 +21,9 @@ class SlowEvolver:
 
     def __init__(self) -> None:
         self.release = asyncio.Event()
+
+    async def ready(self, draw: Draw) -> None:
+        return None
 
     async def next_visit(self, group: GradedGroup, is_expired: Callable[[], bool]) -> None:
         await self.release.wait()
@@ -31,24 +34,24 @@ def draw(visit: int) -> Draw:
 
 
 async def test_a_draw_waits_for_the_edit_before_it_though_a_later_one_was_admitted() -> None:
-    evolver, store = SlowEvolver(), FakeStore()
+    method, store = SlowMethod(), FakeStore()
     await store.register({"q1": query(RUBRIC).rubric})
-    edits = NextVisitEdits(evolver, store)  # type: ignore[arg-type]
+    edits = NextVisitEdits(method, store)  # type: ignore[arg-type]
     for visit in range(3):
         edits.admit(draw(visit))
     edits.start(GROUP)
     pinning = asyncio.create_task(edits.pin(draw(1)))
     await asyncio.sleep(0.02)
     assert not pinning.done()
-    evolver.release.set()
+    method.release.set()
     await asyncio.wait_for(pinning, 1)
     await edits.close()
 
 
 async def test_draining_waits_for_trained_draws_only_and_forgets_no_other() -> None:
-    evolver, store = SlowEvolver(), FakeStore()
+    method, store = SlowMethod(), FakeStore()
     await store.register({"q1": query(RUBRIC).rubric})
-    edits = NextVisitEdits(evolver, store)  # type: ignore[arg-type]
+    edits = NextVisitEdits(method, store)  # type: ignore[arg-type]
     edits.admit(draw(0))
     await asyncio.wait_for(edits.drain(), 1)
     edits.start(GROUP)
@@ -57,6 +60,6 @@ async def test_draining_waits_for_trained_draws_only_and_forgets_no_other() -> N
     draining = asyncio.create_task(edits.drain())
     await asyncio.sleep(0.02)
     assert not draining.done()
-    evolver.release.set()
+    method.release.set()
     await asyncio.wait_for(draining, 1)
     assert edits.num_running == 0
