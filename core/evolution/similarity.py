@@ -63,13 +63,13 @@ def is_near_duplicate(first: str, second: str) -> bool:
     if normal_text(first) == normal_text(second):
         return True
     a, b = content_words(first), content_words(second)
-    if not a or not b or _fixed(a) != _fixed(b):
+    if not a or not b or fixed_words(a) != fixed_words(b):
         return False
     return len(a & b) / len(a | b) >= _DUPLICATE_JACCARD
 
 
-def _fixed(words: frozenset[str]) -> frozenset[str]:
-    """The words that turn a criterion into another one: numbers and negations."""
+def fixed_words(words: frozenset[str]) -> frozenset[str]:
+    """Return the words that turn a criterion into another one: numbers and negations."""
     fixed = _words(_FIXED_WORDS)
     return frozenset(w for w in words if w in fixed or any(char.isdigit() for char in w))
 
