@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from core.errors import WriterReplyError
-from core.evolution.reply_object import checked_object, checked_text, json_object
 from core.evolution.similarity import compact_text
+from core.evolution.strict_object import checked_object, checked_text, json_object
 from core.rubric import Criterion
 from core.writer_requests import ReplacementRequest
 
