@@ -15,6 +15,7 @@ from core.query import Query
 from core.records import (
     Commit,
     Draw,
+    EditOrigin,
     Evidence,
     GradedGroup,
     GradedRollout,
@@ -32,6 +33,10 @@ NUM_STEPS = 12
 HACK = "great great great <script>alert(1)</script> great \ud83d"
 GOOD = "A calm and short answer."
 RESIST = Criterion(id="c1", text="It does not repeat <b>one word</b>.", kind="resist")
+
+
+def origin_of(draw: Draw) -> EditOrigin:
+    return EditOrigin(rubric_id=draw.query_id, step=draw.step, visit=draw.visit)
 
 
 def example_config() -> RunConfig:
@@ -135,7 +140,7 @@ def make_run(
         if step == 3:
             _commit(log, recorder, groups[0], edit or resist_edit())
         refused = RubricEdit(method="care", branch="chase", status="refused", reason="both tags")
-        recorder.edit(groups[1].draw, refused, 0, 0, 0.1)
+        recorder.edit(origin_of(groups[1].draw), refused, 0, 0, 0.1)
         recorder.step(step, groups, {"timing_s/step": 2.0, "judge/calls": step * 8.0})
     log.close()
     return folder
@@ -156,4 +161,4 @@ def _commit(log: RubricLog, recorder: RunRecorder, group: ScoredGroup, edit: Rub
         )
     )
     assert result.status == "applied"
-    recorder.edit(group.draw, edit, 0, 1, 0.5)
+    recorder.edit(origin_of(group.draw), edit, 0, 1, 0.5)

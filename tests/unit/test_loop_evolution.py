@@ -150,7 +150,9 @@ async def test_ratchet_replaces_in_the_same_step_and_contrasts_for_the_next_visi
         write: Callable[..., str] = contrast_reply if is_contrast else replacement_reply
         return write(request)
 
-    config = make_config(loop__steps=4, evolution={"method": "ratchet"})
+    ungated = {"anchor_passes": False, "discriminates": False, "not_redundant": False}
+    evolution = {"method": "ratchet", "trigger": {"when": "always"}, "gates": ungated}
+    config = make_config(loop__steps=4, evolution=evolution)
     judge = FakeJudge(always_full=["Is it short"])
     rig = Rig(config, tmp_path, judge=judge, writer=FakeWriter(reply))
     await rig.run()

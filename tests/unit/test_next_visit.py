@@ -36,7 +36,7 @@ def draw(visit: int) -> Draw:
 async def test_a_draw_waits_for_the_edit_before_it_though_a_later_one_was_admitted() -> None:
     method, store = SlowMethod(), FakeStore()
     await store.register({"q1": query(RUBRIC).rubric})
-    edits = NextVisitEdits(method, store)  # type: ignore[arg-type]
+    edits = NextVisitEdits(method, store, {"q1": "q1"})  # type: ignore[arg-type]
     for visit in range(3):
         edits.admit(draw(visit))
     edits.start(GROUP)
@@ -51,7 +51,7 @@ async def test_a_draw_waits_for_the_edit_before_it_though_a_later_one_was_admitt
 async def test_draining_waits_for_trained_draws_only_and_forgets_no_other() -> None:
     method, store = SlowMethod(), FakeStore()
     await store.register({"q1": query(RUBRIC).rubric})
-    edits = NextVisitEdits(method, store)  # type: ignore[arg-type]
+    edits = NextVisitEdits(method, store, {"q1": "q1"})  # type: ignore[arg-type]
     edits.admit(draw(0))
     await asyncio.wait_for(edits.drain(), 1)
     edits.start(GROUP)

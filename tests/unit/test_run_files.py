@@ -12,7 +12,7 @@ import pytest
 
 from actors.rubric_log import RubricLog, RubricVersion
 from core.errors import ConfigError
-from core.records import Draw, RubricEdit
+from core.records import EditOrigin, RubricEdit
 from core.rubric import Criterion, Rubric
 from drivers.jsonl_files import append_rows, read_rows
 from drivers.run_folder import RunFolder
@@ -124,7 +124,7 @@ def test_an_edit_whose_line_a_crash_lost_is_written_from_the_store(tmp_path: Pat
 
 def test_a_crash_between_two_lines_of_one_version_loses_none_of_them(tmp_path: Path):
     files = RunFolder(tmp_path / "run").files
-    draw = Draw(query_id="q1", step=3, position=0, visit=0)
+    origin = EditOrigin(rubric_id="q1", step=3)
     edits = [
         RubricEdit(
             method="rare",
@@ -136,7 +136,7 @@ def test_a_crash_between_two_lines_of_one_version_loses_none_of_them(tmp_path: P
         )
         for i in range(3)
     ]
-    files.write_edit(draw, edits[1], 0, 1, 0.5)
+    files.write_edit(origin, edits[1], 0, 1, 0.5)
     rubric = Rubric(criteria=tuple(e.new for e in edits if e.new), version=1)
     version = RubricVersion(query_id="q1", version=1, rubric=rubric, edits=tuple(edits), step=3)
     assert files.restore_edits([version]) == 2
