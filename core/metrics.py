@@ -49,7 +49,12 @@ METRICS: Mapping[str, str] = {
     "evolving_rubrics/deadline_missed": "edits that came after their deadline",
     "evolving_rubrics/commit_conflicts": "edits made for a version that was no longer current",
     "evolving_rubrics/restored": "criteria that a writer left out and that were put back",
+    "evolving_rubrics/retired": "least telling criteria that went, since a rubric was over its cap",
     "evolving_rubrics/refused_by_gate": "edits refused by a gate before the commit",
+    "evolving_rubrics/refused_by_gate/redundant": "of these: near duplicates and contraries",
+    "evolving_rubrics/refused_by_gate/anchor": "of these: the anchor fails the new [Resist]",
+    "evolving_rubrics/refused_by_gate/discriminates": "of these: tells no rollouts apart",
+    "evolving_rubrics/not_triggered": "groups that no trigger called for a contrast of",
     "evolving_rubrics/skipped": "groups that had nothing to contrast",
     "evolving_rubrics/rescored_calls": "joint rescoring calls",
     "evolving_rubrics/writer_calls": "calls of the rubric writer",
@@ -244,13 +249,15 @@ def _rubric_metrics(groups: Sequence[ScoredGroup], counts: StepCounts) -> dict[s
 
 def _edit_metrics(counts: StepCounts) -> dict[str, float]:
     accepted = [e for e in counts.edits if e.status == "accepted"]
+    written = [e for e in accepted if e.new is not None]
     hacks = sum(e.branch == "adaptive" and e.new is not None for e in counts.edits)
     numbers = {
-        "replaced": sum(e.branch == "replacement" for e in accepted),
-        "branch_adaptive": sum(e.branch == "adaptive" for e in accepted),
-        "branch_chase": sum(e.branch == "chase" for e in accepted),
-        "num_new_rubrics": sum(e.old is None for e in accepted),
-        "num_overrides": sum(e.old is not None for e in accepted),
+        "replaced": sum(e.branch == "replacement" for e in written),
+        "branch_adaptive": sum(e.branch == "adaptive" for e in written),
+        "branch_chase": sum(e.branch == "chase" for e in written),
+        "num_new_rubrics": sum(e.old is None for e in written),
+        "num_overrides": sum(e.old is not None for e in written),
+        "retired": len(accepted) - len(written),
         "refused": sum(e.status == "refused" for e in counts.edits),
         "failed": sum(e.status == "failed" for e in counts.edits),
         "noop": sum(e.status == "noop" for e in counts.edits),

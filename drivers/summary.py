@@ -123,15 +123,14 @@ def summary_of(
 
 def edit_counts(events: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Count edits by what became of them."""
-    accepted = [e for e in events if e["status"] == "accepted"]
+    # A retirement has no new criterion; it comes with the edit that it made room for.
+    accepted = [e for e in events if e["status"] == "accepted" and e["new"] is not None]
     return {
         "edits_adaptive": sum(e["branch"] == "adaptive" for e in accepted),
         "edits_chase": sum(e["branch"] == "chase" for e in accepted),
         "criteria_replaced": sum(e["branch"] == "replacement" for e in accepted),
         "edits_refused": sum(e["status"] == "refused" for e in events),
-        "resist_criteria": sum(
-            e["new"] is not None and e["new"]["kind"] == "resist" for e in accepted
-        ),
+        "resist_criteria": sum(e["new"]["kind"] == "resist" for e in accepted),
     }
 
 
