@@ -28,7 +28,7 @@ FailureKind = Literal[
     "undecidable",  # no rule in code can decide this criterion
 ]
 
-Branch = Literal["adaptive", "chase", "replacement", "task", "pool"]
+Branch = Literal["adaptive", "chase", "replacement", "task", "pool", "rollback"]
 EditStatus = Literal["accepted", "refused", "noop", "failed", "waiting"]
 """``waiting``: good, and kept until a person approves it."""
 
@@ -280,7 +280,8 @@ class Commit:
     rubric: Rubric
     edits: tuple[RubricEdit, ...]
     step: int
-    """Training step of the draw that the edit comes from (0 for a person's edit)."""
+    """Training step of the draw that the edit comes from; of a person's edit the latest step of
+    the versions up to ``from_version`` (or 0)."""
     visit: int
     key: str
     """Idempotency key: the same key is applied once."""
