@@ -5,49 +5,40 @@ key, what it got and what it wanted.
 """
 
 import difflib
-import os
 import reprlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from core.config import RunConfig
+from core.config_evolution import EvolutionConfig
 from core.errors import ConfigError
+from drivers.config_layers import ConfigLoader, config_path, read_layers, with_data_paths
 
 _MAX_SHOWN = 120
 """Characters of a wrong value that a message shows."""
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe YAML that refuses a key which a section has twice: the first would be lost unseen."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        own = [k.value for k, _ in node.value if isinstance(k, yaml.ScalarNode) and k.value != "<<"]
-        doubled = next((key for key in own if own.count(key) > 1), None)
-        if doubled is not None:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {doubled!r} twice in one section", node.start_mark
-            )
-        return super().construct_mapping(node, deep)
-
-
 def load_config(path: str, overrides: Sequence[str] = ()) -> RunConfig:
     """Return the config of ``path`` with the overrides applied, its data paths resolved.
 
-    A relative data path is looked for in the working folder, then beside the config file.
-    Raises ConfigError.
+    ``path`` is a YAML file or the bare name of a shipped recipe. A relative data path is looked for
+    in the working folder, then beside the file that names it. An override of ``evolution.method``
+    is applied before the others, and leaves nothing of the section that another method had. Raises
+    ConfigError.
     """
-    tree = _read_yaml(Path(path))
-    for override in overrides:
+    file = config_path(path)
+    tree = read_layers(file)
+    for override in sorted(overrides, key=lambda o: not _is_method(o)):
         _apply(tree, override)
+    if isinstance(tree.get("data"), dict):
+        tree["data"] = with_data_paths(tree["data"], file.parent)
     try:
-        config = RunConfig.model_validate(tree)
+        return RunConfig.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(f"{path}: {_first_problem(error, tree)}") from None
-    return _with_data_paths(config, Path(path).parent)
 
 
 def dump_config(config: RunConfig) -> str:
@@ -55,38 +46,8 @@ def dump_config(config: RunConfig) -> str:
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
-    if not os.path.isfile(path):
-        raise ConfigError(
-            f"got --config {str(path)!r}, wanted an existing YAML file: the shipped ones are in "
-            "drivers/configs/"
-        )
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        tree = yaml.load(text, _Loader)
-    except OSError as error:
-        raise ConfigError(
-            f"got --config {path}, which cannot be read ({error.strerror}), wanted a YAML file"
-        ) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"{path}: got text that is not YAML ({_yaml_problem(error)}), wanted config keys as "
-            "in drivers/configs/quickstart.yaml: correct it there"
-        ) from None
-    if not isinstance(tree, dict):
-        got = "an empty file" if tree is None else f"a {type(tree).__name__}"
-        raise ConfigError(
-            f"{path}: got {got}, wanted a mapping of config keys: see "
-            "drivers/configs/quickstart.yaml"
-        )
-    return tree
-
-
-def _yaml_problem(error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None)
-    what = getattr(error, "problem", None) or str(error)
-    what = " ".join(what.split())[:_MAX_SHOWN]
-    return f"line {mark.line + 1}: {what}" if mark is not None else what
+def _is_method(override: str) -> bool:
+    return override.partition("=")[0].strip() == "evolution.method"
 
 
 def _apply(tree: dict[str, Any], override: str) -> None:
@@ -104,9 +65,12 @@ def _apply(tree: dict[str, Any], override: str) -> None:
             )
         node = child
     try:
-        node[parts[-1]] = yaml.load(text, _Loader)
+        value = yaml.load(text, ConfigLoader)
     except (yaml.YAMLError, ValueError, RecursionError):
-        node[parts[-1]] = text
+        value = text
+    if _is_method(override) and node.get("method") != value:
+        node.clear()
+    node[parts[-1]] = value
 
 
 def _first_problem(error: ValidationError, tree: Mapping[str, Any]) -> str:
@@ -114,13 +78,17 @@ def _first_problem(error: ValidationError, tree: Mapping[str, Any]) -> str:
     location = [str(part) for part in problem["loc"]]
     evolution = tree.get("evolution")
     method = evolution.get("method") if isinstance(evolution, dict) else None
-    if method in location[1:2]:
-        del location[1]
+    if location[:1] == ["evolution"] and location[1:2] == [method]:
+        del location[1]  # the union's tag, which is no key of the file
     key = ".".join(location)
     if problem["type"] == "extra_forbidden":
-        return f"got the unknown key `{key}`{_suggestion(location)}"
+        return f"got the unknown key `{key}`{_suggestion(location, method)}"
     if problem["type"] == "missing":
         return f"got no `{key}`, wanted it to be set"
+    if problem["type"] == "union_tag_not_found" and isinstance(evolution, dict):
+        return (
+            f"got `evolution` without a method, wanted `method` to be one of {', '.join(METHODS)}"
+        )
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "value_error":
         return f"`{key}`: {message}" if key else message
@@ -134,32 +102,43 @@ def _shown(value: object) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
-def _suggestion(location: Sequence[str]) -> str:
-    """Name the keys that stand at the unknown key's place."""
+def _suggestion(location: Sequence[str], method: object) -> str:
+    """Name the keys that stand at the unknown key's place, or the methods that have the key."""
     model: Any = RunConfig
-    for part in location[:-1]:
-        field = model.model_fields.get(part) if _is_model(model) else None
-        model = field.annotation if field is not None else None
+    for depth, part in enumerate(location[:-1]):
+        if depth == 0 and part == "evolution":
+            model = METHODS.get(str(method))
+        else:
+            field = model.model_fields.get(part) if _is_model(model) else None
+            model = _section(field.annotation) if field is not None else None
     if not _is_model(model):
         return ", wanted a key of that section"
-    names = list(model.model_fields)
-    close = difflib.get_close_matches(location[-1], names, n=1)
+    names, key = list(model.model_fields), location[-1]
+    owners = [name for name, part in METHODS.items() if key in part.model_fields]
+    if location[:-1] == ["evolution"] and owners:
+        return (
+            f" with evolution.method={method}, wanted one of {', '.join(names)}: `{key}` belongs "
+            f"to {', '.join(owners)}"
+        )
+    close = difflib.get_close_matches(key, names, n=1)
     meant = f": did you mean `{close[0]}`?" if close else ""
     return f", wanted one of {', '.join(names)}{meant}"
+
+
+def _section(annotation: Any) -> Any:
+    """Return the section's class; of an optional one, the class without None."""
+    given = [part for part in get_args(annotation) if part is not type(None)]
+    return given[0] if len(given) == 1 else annotation
 
 
 def _is_model(model: Any) -> bool:
     return isinstance(model, type) and issubclass(model, BaseModel)
 
 
-def _with_data_paths(config: RunConfig, folder: Path) -> RunConfig:
-    def found(name: str | None) -> str | None:
-        # os.path.exists says no to names that no file can have; reading them says what is wrong.
-        if name is None or os.path.exists(name) or not os.path.exists(folder / name):
-            return name
-        return str(folder / name)
+def _methods() -> dict[str, type[BaseModel]]:
+    """The class of each method's section, by the method's name."""
+    union, _ = get_args(EvolutionConfig)
+    return {part.model_fields["method"].default: part for part in get_args(union)}
 
-    data = config.data.model_copy(
-        update={"train": found(config.data.train), "eval": found(config.data.eval)}
-    )
-    return config.model_copy(update={"data": data})
+
+METHODS = _methods()

@@ -17,8 +17,10 @@ from typing import Any
 
 from core.errors import ConfigError
 from core.formats.loose import read_rows
-from core.formats.rows import Dropped, Row
+from core.formats.rows import Dropped, Row, RowError
+from core.formats.rubric_files import read_rubric
 from core.query import Query
+from core.rubric import Rubric
 
 logger = logging.getLogger(__name__)
 
@@ -60,14 +62,31 @@ def load_queries(path: str | Path, *, strict: bool = True) -> LoadedQueries:
     )
 
 
-def _bytes_of(file: Path) -> bytes:
+def load_rubric(path: str | Path) -> Rubric:
+    """Return the rubric of a JSON file (ours or RARE's); raises ConfigError if it has none."""
+    file = Path(path)
+    try:
+        return read_rubric(json.loads(_as_utf8(_bytes_of(file, "a rubric file (JSON)"))))
+    except RowError as error:
+        raise ConfigError(
+            f"{file}: {error.detail}; correct the file, or give another one in data.task_rubrics"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(
+            f"{file}: got text that is no JSON ({reason}), wanted a rubric: a list of criteria, or "
+            'an object with "criteria"'
+        ) from error
+
+
+def _bytes_of(file: Path, what: str = "a query file (JSONL, a JSON array or parquet)") -> bytes:
     try:
         return file.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise ConfigError(
-            f"{repr(str(file)[:200])[1:-1]}: got no readable file ({reason}), wanted a query file "
-            "(JSONL, a JSON array or parquet); check the path in the config"
+            f"{repr(str(file)[:200])[1:-1]}: got no readable file ({reason}), wanted {what}; "
+            "check the path in the config"
         ) from error
 
 

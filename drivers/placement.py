@@ -1,7 +1,8 @@
 """Where the run's actors go: the only file that turns resources into actor options.
 
-One placement group holds a bundle for each learner rank and each rollout worker. What the cluster
-lacks is said before anything is started; a group that is not placed in time says what waited.
+One placement group holds a bundle for each learner rank, rollout worker and control worker. What
+the cluster lacks is said before anything is started; a group that is not placed in time says what
+waited.
 """
 
 import asyncio
@@ -30,6 +31,8 @@ class Placement:
     group: PlacementGroup
     rank_options: list[dict[str, Any]]
     worker_options: list[dict[str, Any]]
+    control_options: list[dict[str, Any]]
+    """Workers of the control policy; empty for methods without one."""
 
     def release(self) -> None:
         """Give the resources back."""
@@ -94,9 +97,13 @@ async def place(config: RunConfig) -> Placement:
         }
         for i, b in enumerate(bundles)
     ]
-    num_ranks = config.learner.num_ranks
+    first_worker = config.learner.num_ranks
+    first_control = first_worker + config.rollout.num_workers
     return Placement(
-        group=group, rank_options=options[:num_ranks], worker_options=options[num_ranks:]
+        group=group,
+        rank_options=options[:first_worker],
+        worker_options=options[first_worker:first_control],
+        control_options=options[first_control:],
     )
 
 

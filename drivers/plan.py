@@ -6,9 +6,13 @@ Importable without torch, vLLM or Ray: this is what ``--dry-run`` prints.
 from dataclasses import dataclass
 
 from core.config import RunConfig
+from core.config_evolution import OnlineRubricsEvolution
+from core.config_served import ServedModelConfig
 from core.errors import ConfigError
+from drivers.call_estimates import estimated_calls
 from drivers.config_file import dump_config
-from drivers.preflight import RunData, estimated_calls, load_run_data, missing
+from drivers.preflight import missing
+from drivers.run_data import RunData, load_run_data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +25,7 @@ class Bundle:
 
 
 def placement_bundles(config: RunConfig) -> tuple[Bundle, ...]:
-    """Return what each actor and replica reserves: ranks first, then workers, then replicas."""
+    """Return what each actor reserves: ranks first, then workers, then control workers."""
     learner, rollout = config.learner, config.rollout
     ranks = [
         Bundle(name=f"PolicyLearner rank {i}", num_cpus=learner.num_cpus, num_gpus=learner.num_gpus)
@@ -31,14 +35,30 @@ def placement_bundles(config: RunConfig) -> tuple[Bundle, ...]:
         Bundle(name=f"RolloutWorker {i}", num_cpus=rollout.num_cpus, num_gpus=rollout.num_gpus)
         for i in range(rollout.num_workers)
     ]
-    return (*ranks, *workers)
+    controls = [
+        Bundle(name=f"ControlWorker {i}", num_cpus=rollout.num_cpus, num_gpus=rollout.num_gpus)
+        for i in range(num_control_workers(config))
+    ]
+    return (*ranks, *workers, *controls)
+
+
+def num_control_workers(config: RunConfig) -> int:
+    """Rollout workers of the control policy (Online Rubrics); 0 for every other method."""
+    method = config.evolution
+    return method.online.control_workers if isinstance(method, OnlineRubricsEvolution) else 0
 
 
 def replica_bundles(config: RunConfig) -> tuple[Bundle, ...]:
     """Return what the Serve replicas reserve (Serve places them itself)."""
+    parts: list[tuple[str, ServedModelConfig]] = [
+        ("Judge", config.judge),
+        ("RubricWriter", config.writer),
+    ]
+    if config.reference_judge is not None:
+        parts.append(("ReferenceJudge", config.reference_judge))
     return tuple(
         Bundle(name=f"{name} replica {i}", num_cpus=part.num_cpus, num_gpus=part.num_gpus)
-        for name, part in (("Judge", config.judge), ("RubricWriter", config.writer))
+        for name, part in parts
         for i in range(part.num_replicas)
     )
 

@@ -6,64 +6,22 @@ exit code 2 on the first, ``--dry-run`` prints them all.
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from actors.chat_template import policy_tokenizer, prompt_token_ids, read_chat_template
 from core.config import RunConfig
-from core.config_evolution import CareEvolution, RatchetEvolution
+from core.config_evolution import RareEvolution
 from core.config_served import ServedModelConfig
 from core.errors import ConfigError
 from core.query import Query
 from core.rubric import Criterion
 from core.rules.verifiers import check_rule, is_decidable
-from drivers.data_files import load_queries
 from drivers.packaged_model import PREFIX, check_packaged, find_gguf, unpacked_folder
+from drivers.run_data import RunData, check_enough, with_queries
 from drivers.runs_root import runs_root
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunData:
-    """The queries of a run, checked."""
-
-    train: tuple[Query, ...]
-    eval: tuple[Query, ...]
-    fingerprint: str
-    num_without_anchor: int = 0
-    """Training queries left out under ``data.missing_anchor: skip``."""
-
-
-def load_run_data(config: RunConfig) -> RunData:
-    """Return the queries of the run; raises ConfigError naming file, line and reason."""
-    train = load_queries(config.data.train, strict=True)
-    held_out = load_queries(config.data.eval, strict=True) if config.data.eval else None
-    queries = train.queries
-    if config.needs_anchor:
-        queries = tuple(q for q in train.queries if q.anchor is not None)
-        absent = [q.id for q in train.queries if q.anchor is None]
-        if absent and config.data.missing_anchor == "error":
-            raise ConfigError(
-                f"{config.data.train}: got query {absent[0]!r} without an anchor "
-                f"({len(absent)} in all), wanted one for evolution.method="
-                f"{config.evolution.method}: add anchors, set data.missing_anchor=skip, or "
-                "evolution.care.anchor=false"
-            )
-    if not queries:
-        raise ConfigError(f"{config.data.train}: got no usable query, wanted at least one")
-    if len(queries) < config.loop.groups_per_step:
-        raise ConfigError(
-            f"{config.data.train}: got {len(queries)} usable queries for "
-            f"loop.groups_per_step={config.loop.groups_per_step}, wanted at least that many: "
-            "lower groups_per_step or add queries"
-        )
-    return RunData(
-        train=queries,
-        eval=held_out.queries if held_out else (),
-        fingerprint=train.fingerprint,
-        num_without_anchor=len(train.queries) - len(queries),
-    )
 
 
 def missing(config: RunConfig, data: RunData) -> list[str]:
@@ -77,6 +35,8 @@ def missing(config: RunConfig, data: RunData) -> list[str]:
         *_eval_problems(config),
         *_served_problems("judge", config.judge),
         *_served_problems("writer", config.writer),
+        *_reference_problems(config),
+        *_writer_problems(config),
         *_rule_problems(config, (*data.train, *data.eval)),
     ]
 
@@ -138,33 +98,75 @@ def _over_context(key: str, wanted: int, folder: Path, also: str) -> list[str]:
     return []
 
 
-def prompt_problems(config: RunConfig, data: RunData, folder: Path) -> list[str]:
-    """Return a sentence for the longest prompt that leaves no room for its response.
+def fitted_data(config: RunConfig, data: RunData, folder: Path) -> RunData:
+    """Return the data without prompts over ``data.max_prompt_tokens``, if they may be left out.
 
+    Raises ConfigError for a prompt that is too long, or that leaves no room for its response.
     ``folder`` is the model's, or the name that the hub knows it by.
     """
-    policy, room = config.policy, config.policy.max_model_len - config.sampling.max_new_tokens
+    limit = config.data.max_prompt_tokens
+    train = _prompt_lengths(config, data.train, folder)
+    if limit is not None:
+        over = {name: length for name, length in train.items() if length > limit}
+        if over and config.data.overlong_prompt == "error":
+            raise ConfigError(
+                f"{_longest(over)}, wanted at most data.max_prompt_tokens={limit}: shorten the "
+                "prompt, raise the limit, or set data.overlong_prompt=skip"
+            )
+        if over:
+            data = replace(
+                with_queries(data, [q for q in data.train if q.id not in over]),
+                num_overlong=len(over),
+            )
+            check_enough(
+                config,
+                len(data.train),
+                f" ({len(over)} have prompts over data.max_prompt_tokens={limit})",
+            )
+            kept = {q.id for q in data.train}
+            train = {name: length for name, length in train.items() if name in kept}
+    held_out = _prompt_lengths(config, data.eval, folder)
+    problem = _room_problem(config, train) or _room_problem(config, held_out)
+    if problem:
+        raise ConfigError(problem)
+    return data
+
+
+def _prompt_lengths(config: RunConfig, queries: Sequence[Query], folder: Path) -> dict[str, int]:
+    """Return the tokens of each query's prompt as the policy is given it."""
+    policy = config.policy
     tokenizer = policy_tokenizer(
         str(folder),
         trust_remote_code=policy.trust_remote_code,
         chat_template=policy.chat_template,
     )
-    lengths: list[tuple[int, str]] = []
-    for query in (*data.train, *data.eval):
+    lengths: dict[str, int] = {}
+    for query in queries:
         try:
-            lengths.append((len(prompt_token_ids(tokenizer, query.messages)), query.id))
+            lengths[query.id] = len(prompt_token_ids(tokenizer, query.messages))
         except ConfigError as error:
-            return [f"query {query.id[:80]!r}: {error}"]
-    too_long = [entry for entry in lengths if entry[0] > room]
-    if not too_long:
-        return []
-    length, longest = max(too_long)
-    return [
-        f"query {longest[:80]!r}: got a prompt of {length} tokens ({len(too_long)} such "
-        f"queries in all), wanted at most {room} (policy.max_model_len {policy.max_model_len} "
+            raise ConfigError(f"query {query.id[:80]!r}: {error}") from error
+    return lengths
+
+
+def _longest(lengths: Mapping[str, int]) -> str:
+    length, name = max((length, name) for name, length in lengths.items())
+    return (
+        f"query {name[:80]!r}: got a prompt of {length} tokens ({len(lengths)} such queries in all)"
+    )
+
+
+def _room_problem(config: RunConfig, lengths: Mapping[str, int]) -> str:
+    """Return a sentence for the longest prompt that leaves no room for its response."""
+    policy, room = config.policy, config.policy.max_model_len - config.sampling.max_new_tokens
+    over = {name: length for name, length in lengths.items() if length > room}
+    if not over:
+        return ""
+    return (
+        f"{_longest(over)}, wanted at most {room} (policy.max_model_len {policy.max_model_len} "
         f"minus sampling.max_new_tokens {config.sampling.max_new_tokens}): shorten the prompt, "
         "raise the first or lower the second"
-    ]
+    )
 
 
 def _template_problems(config: RunConfig) -> list[str]:
@@ -234,6 +236,25 @@ def _served_problems(part: str, config: ServedModelConfig) -> list[str]:
     )
 
 
+def _reference_problems(config: RunConfig) -> list[str]:
+    reference = config.reference_judge
+    return [] if reference is None else _served_problems("reference_judge", reference)
+
+
+def _writer_problems(config: RunConfig) -> list[str]:
+    """Say when code is to write what only a model can write."""
+    method = config.evolution
+    is_task = isinstance(method, RareEvolution) and method.scope == "task"
+    needs_model = is_task or method.method in ("rler", "online_rubrics", "mpo")
+    if config.writer.backend != "rules" or not needs_model:
+        return []
+    scope = " with evolution.scope=task" if is_task else ""
+    return [
+        f"got evolution.method={method.method}{scope} with writer.backend=rules, wanted a model: "
+        "code cannot write these criteria; set writer.backend=openai or vllm and writer.model"
+    ]
+
+
 def _rule_problems(config: RunConfig, queries: Sequence[Query]) -> list[str]:
     problems: list[str] = []
     for query in queries:
@@ -253,33 +274,3 @@ def _rule_problem(config: RunConfig, criterion: Criterion) -> str | None:
             "(or a judge of backend openai or vllm)"
         )
     return None
-
-
-def estimated_calls(config: RunConfig, data: RunData | None) -> dict[str, int]:
-    """Return upper estimates of judge and writer calls of the whole run, without repeated tries.
-
-    Gold criteria are judged in calls of their own; without data they are taken to be there.
-    """
-    groups = config.loop.steps * config.loop.groups_per_step
-    has_writer = config.evolution.method != "static"
-    is_double = isinstance(config.evolution, RatchetEvolution)
-    rescoring = 0 if not has_writer or isinstance(config.evolution, CareEvolution) else groups
-    return {
-        "judge": groups * config.sampling.group_size * _calls_each(data and data.train)
-        + rescoring
-        + _num_held_out_rollouts(config, data) * _calls_each(data and data.eval),
-        "writer": groups * (int(has_writer) + int(is_double)),
-    }
-
-
-def _calls_each(queries: Sequence[Query] | None) -> int:
-    """Judge calls of one rollout: for its rubric, and for gold criteria if there are any."""
-    return 1 + int(queries is None or any(q.gold for q in queries))
-
-
-def _num_held_out_rollouts(config: RunConfig, data: RunData | None) -> int:
-    every = config.loop.eval_every
-    if data is None or not data.eval or not every:
-        return 0
-    num_passes = -(-config.loop.steps // every)
-    return num_passes * len(data.eval) * config.sampling.eval_group_size

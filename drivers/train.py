@@ -21,7 +21,8 @@ from core.errors import ConfigError, RolloutError, RunStopped, StaleVersionError
 from drivers.config_file import load_config
 from drivers.packaged_model import resolve_model
 from drivers.plan import plan_text
-from drivers.preflight import RunData, context_problems, load_run_data, missing, prompt_problems
+from drivers.preflight import context_problems, fitted_data, missing
+from drivers.run_data import RunData, load_run_data
 from drivers.run_folder import RunFolder, runs_root
 
 log = logging.getLogger("ratchet")
@@ -109,9 +110,10 @@ def _run(config: RunConfig, data: RunData) -> int:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     model_folder = Path(resolve_model(config.policy.model)).expanduser()
     problems = context_problems(config, model_folder) if model_folder.is_dir() else []
-    problems = problems or prompt_problems(config, data, model_folder)
     if problems:
         raise ConfigError(problems[0])
+    data = fitted_data(config, data, model_folder)
+    _say_what_is_left_out(data)
     with folder.locked():
         from drivers.placement import check_resources, local_resources
         from drivers.ray_session import start_ray
@@ -125,6 +127,13 @@ def _run(config: RunConfig, data: RunData) -> int:
     if code == 0:
         sys.stdout.write(_where_everything_is(folder))
     return code
+
+
+def _say_what_is_left_out(data: RunData) -> None:
+    if data.num_without_anchor:
+        log.info("%d training queries without an anchor are left out", data.num_without_anchor)
+    if data.num_overlong:
+        log.info("%d training queries over data.max_prompt_tokens are left out", data.num_overlong)
 
 
 def _where_everything_is(folder: RunFolder) -> str:

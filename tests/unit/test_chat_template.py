@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from actors.chat_template import policy_tokenizer, prompt_token_ids, read_chat_template
+from core.config import RunConfig
 from core.errors import ConfigError
 from core.query import Message, Query
-from drivers.preflight import RunData, prompt_problems
+from drivers.preflight import fitted_data
+from drivers.run_data import RunData
 from tests.unit.loop_rig import make_config, make_queries
 
 TEMPLATE = "{% for m in messages %}{{ m.role }} {{ m.content }}{% endfor %}"
@@ -63,10 +65,54 @@ def test_a_prompt_without_room_for_its_response_is_found_before_the_run(model: P
     queries = tuple(make_queries().values())
     short = tuple(q.model_copy(update={"messages": (say("word " * 9),)}) for q in queries)
     long = short[0].model_copy(update={"id": "long", "messages": (say("word " * 10),)})
-    assert prompt_problems(config, run_data(short), model) == []
-    (problem,) = prompt_problems(config, run_data((*short, long)), model)
+    assert fitted_data(config, run_data(short), model) == run_data(short)
+    with pytest.raises(ConfigError) as caught:
+        fitted_data(config, run_data((*short, long)), model)
+    problem = str(caught.value)
     assert problem.startswith("query 'long': got a prompt of 11 tokens (1 such queries in all)")
     assert "wanted at most 10 (policy.max_model_len 20 minus" in problem
+
+
+def limited(model: Path, **data: object) -> RunConfig:
+    """Prompts of at most 9 tokens: the role and each word are one."""
+    return make_config(
+        policy={"model": str(model), "max_model_len": 64, "chat_template": TEMPLATE},
+        data={"train": "unused", "max_prompt_tokens": 9} | data,
+    )
+
+
+def of_tokens(query_id: str, number: int) -> Query:
+    query = next(iter(make_queries().values()))
+    return query.model_copy(update={"id": query_id, "messages": (say("word " * (number - 1)),)})
+
+
+def test_a_prompt_over_its_limit_is_named_before_the_run(model: Path) -> None:
+    queries = (of_tokens("a", 9), of_tokens("b", 12), of_tokens("c", 10))
+    with pytest.raises(
+        ConfigError, match=r"'b': got a prompt of 12 tokens \(2 such.* at most data"
+    ):
+        fitted_data(limited(model), run_data(queries), model)
+
+
+def test_prompts_over_the_limit_are_left_out_and_change_the_fingerprint(model: Path) -> None:
+    config = limited(model, overlong_prompt="skip")
+    queries = (of_tokens("a", 9), of_tokens("b", 12), of_tokens("c", 2))
+    data = fitted_data(config, run_data(queries), model)
+    assert [q.id for q in data.train] == ["a", "c"]
+    assert data.num_overlong == 1
+    again = fitted_data(config, run_data(queries), model)
+    other = fitted_data(config, run_data((*queries, of_tokens("d", 30))), model)
+    assert data.fingerprint == again.fingerprint
+    assert len({data.fingerprint, "f", other.fingerprint}) == 3
+
+
+def test_leaving_prompts_out_never_leaves_less_than_a_step(model: Path) -> None:
+    config = limited(model, overlong_prompt="skip")
+    queries = (of_tokens("a", 9), of_tokens("b", 12), of_tokens("c", 30))
+    with pytest.raises(ConfigError, match=r"got 1 usable queries \(2 have prompts over"):
+        fitted_data(config, run_data(queries), model)
+    with pytest.raises(ConfigError, match=r"got no usable query \(2 have prompts over"):
+        fitted_data(config, run_data(queries[1:]), model)
 
 
 def say(text: str) -> Message:
@@ -91,7 +137,9 @@ def test_a_template_that_refuses_a_query_is_named_with_it(
 ) -> None:
     config = make_config(policy={"model": str(model), "chat_template": template})
     queries = tuple(make_queries().values())
-    (problem,) = prompt_problems(config, run_data(queries), model)
+    with pytest.raises(ConfigError) as caught:
+        fitted_data(config, run_data(queries), model)
+    problem = str(caught.value)
     assert problem.startswith(f"query {queries[0].id!r}: got ")
     assert re.search(message, problem)
 
