@@ -24,7 +24,9 @@ def judge_template(config: JudgeConfig) -> str:
 
 def judge_identity(config: JudgeConfig) -> str:
     """Return the judge's identity line."""
-    return _identity(config, (judge_template(config), REPAIR_TEMPLATE, RESCORE_TEMPLATE))
+    line = _identity(config, (judge_template(config), REPAIR_TEMPLATE, RESCORE_TEMPLATE))
+    is_alone = config.per_criterion and config.backend != "rules"
+    return f"{line} per_criterion" if is_alone else line
 
 
 def writer_identity(config: WriterConfig) -> str:

@@ -1,26 +1,32 @@
 """The judge: scores one response by its criteria, or all responses of a group by some.
 
-What code can decide is decided by code; the rest goes to the model in one call. A reply from which
-some verdict cannot be read is asked for once more, with the error told; what is missing then is a
-failure with a kind. Nothing that a model or an endpoint does raises, and no failure is a score.
+What code can decide is decided by code; the rest goes to the model in one call, or with
+``per_criterion`` in one call a criterion, side by side. A reply from which some verdict cannot be
+read is asked for once more, with the error told (and without enforced structure when it ran in
+circles under it); what is missing then is a failure with a kind. Nothing that a model or an
+endpoint does raises, and no failure is a score.
 For a policy that thinks, only the part after its reasoning is judged. The judge keeps nothing
 between calls: verdicts are remembered by the caller.
 ``JudgeReplica`` is the class that Ray Serve runs.
 """
 
+import asyncio
 import dataclasses
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import SecretStr
 
 from core.config_served import JudgeConfig
 from core.grading.prompt import asked_names, judge_prompt, repair_prompt, rescore_prompt
 from core.grading.reply import read_verdicts
+from core.grading.reply_text import runs_in_circles
 from core.grading.rescore import read_rescore
 from core.grading.schema import judge_schema, rescore_schema
 from core.grading.visible import visible_response
 from core.records import (
+    Completion,
     FailureKind,
     JudgeReply,
     JudgeRequest,
@@ -53,6 +59,8 @@ class Judge:
         self._template = load_prompt(judge_template(config))
         self._rescore_template = load_prompt(RESCORE_TEMPLATE)
         self._repair_template = load_prompt(REPAIR_TEMPLATE)
+        # A call that waits for its turn must not use up its own time limit.
+        self._at_once = asyncio.Semaphore(config.calls_at_once)
         self.identity = judge_identity(config)
 
     async def grade(self, request: JudgeRequest) -> JudgeReply:
@@ -63,8 +71,7 @@ class Judge:
         verdicts = {c.id: self._rules.decide(c, request.response, request.prompt) for c in by_rule}
         usage = Usage()
         if by_model:
-            asked = dataclasses.replace(request, criteria=by_model)
-            answered, usage = await self._ask(asked)
+            answered, usage = await self._ask_all(dataclasses.replace(request, criteria=by_model))
             verdicts |= {v.criterion_id: v for v in answered}
         return JudgeReply(
             verdicts=tuple(verdicts[c.id] for c in request.criteria),
@@ -103,14 +110,31 @@ class Judge:
         by_rule = [c for c in criteria if self._backend is None or self._rules.can_decide(c)]
         return tuple(by_rule), tuple(c for c in criteria if c not in by_rule)
 
+    async def _ask_all(self, request: JudgeRequest) -> tuple[tuple[Verdict, ...], Usage]:
+        """Ask the model for all criteria of ``request``, in one call or in one for each."""
+        if not self._config.per_criterion:
+            return await self._ask(request)
+        answers = await asyncio.gather(*(self._ask_alone(request, c) for c in request.criteria))
+        return (
+            tuple(v for verdicts, _ in answers for v in verdicts),
+            sum((usage for _, usage in answers), start=Usage()),
+        )
+
+    async def _ask_alone(
+        self, request: JudgeRequest, criterion: Criterion
+    ) -> tuple[tuple[Verdict, ...], Usage]:
+        async with self._at_once:
+            return await self._ask(dataclasses.replace(request, criteria=(criterion,)))
+
     async def _ask(self, request: JudgeRequest) -> tuple[tuple[Verdict, ...], Usage]:
-        """Ask the model for all criteria of ``request``, and once more for what is missing."""
+        """Ask the model once, and once more for what is missing."""
         style = self._config.template
         prompt = judge_prompt(self._template, request, style=style)
         schema = judge_schema(request.criteria, style)
-        verdicts, usage = await self._read(CompletionRequest(prompt=prompt, schema=schema), request)
+        first = await self._complete(prompt, schema)
+        verdicts = self._read(first, request)
         if not any(v.failure in _REPAIRABLE for v in verdicts):
-            return verdicts, usage
+            return verdicts, first.usage
         prompt = repair_prompt(self._repair_template, prompt, request, verdicts, style=style)
         names = zip(asked_names(request.criteria, style), verdicts, strict=True)
         missing = [name for name, v in names if v.failure is not None]
@@ -118,28 +142,29 @@ class Judge:
             "properties": {n: schema["properties"][n] for n in missing},
             "required": missing,
         }
-        again, more = await self._read(CompletionRequest(prompt=prompt, schema=schema), request)
-        return tuple(map(_first_scored, verdicts, again)), usage + more
+        again = await self._complete(prompt, None if runs_in_circles(first.text) else schema)
+        merged = map(_first_scored, verdicts, self._read(again, request))
+        return tuple(merged), first.usage + again.usage
 
-    async def _read(
-        self, ask: CompletionRequest, request: JudgeRequest
-    ) -> tuple[tuple[Verdict, ...], Usage]:
+    async def _complete(self, prompt: str, schema: dict[str, Any] | None) -> Completion:
         assert self._backend is not None
-        reply = await self._backend.complete(ask)
+        return await self._backend.complete(CompletionRequest(prompt=prompt, schema=schema))
+
+    def _read(self, reply: Completion, request: JudgeRequest) -> tuple[Verdict, ...]:
         if reply.failure is not None:
-            unread = (failed_verdict(c, reply.failure, reply.detail) for c in request.criteria)
-            return tuple(unread), reply.usage
-        verdicts = read_verdicts(
+            return tuple(failed_verdict(c, reply.failure, reply.detail) for c in request.criteria)
+        return read_verdicts(
             reply.text, request.criteria, reply.finish_reason, template=self._config.template
         )
-        return verdicts, reply.usage
 
     async def _ask_jointly(
         self, request: RescoreRequest
     ) -> tuple[tuple[tuple[Verdict, ...], ...], Usage]:
         """Ask the model for all responses at once, and once more if a cell is missing."""
         prompt = rescore_prompt(self._rescore_template, request)
-        rows, usage = await self._read_jointly(prompt, request)
+        schema = rescore_schema(request.criteria, len(request.responses))
+        first = await self._complete(prompt, schema)
+        rows = _read_jointly(first, request)
         failures = [
             f"- response R{index}, criterion {v.criterion_id}: {v.failure}. {v.reason}"
             for index, row in enumerate(rows)
@@ -147,27 +172,23 @@ class Judge:
             if v.failure in _REPAIRABLE
         ]
         if not failures:
-            return rows, usage
+            return rows, first.usage
         error = fenced("\n".join(failures), "errors")
         prompt = fill(
             self._repair_template, {"task": prompt, "error": error, "missing": "criteria"}
         )
-        again, more = await self._read_jointly(prompt, request)
-        merged = (tuple(map(_first_scored, row, new)) for row, new in zip(rows, again, strict=True))
-        return tuple(merged), usage + more
+        again = await self._complete(prompt, None if runs_in_circles(first.text) else schema)
+        both = zip(rows, _read_jointly(again, request), strict=True)
+        merged = tuple(tuple(map(_first_scored, row, new)) for row, new in both)
+        return merged, first.usage + again.usage
 
-    async def _read_jointly(
-        self, prompt: str, request: RescoreRequest
-    ) -> tuple[tuple[tuple[Verdict, ...], ...], Usage]:
-        assert self._backend is not None
-        count = len(request.responses)
-        schema = rescore_schema(request.criteria, count)
-        reply = await self._backend.complete(CompletionRequest(prompt=prompt, schema=schema))
-        if reply.failure is not None:
-            row = tuple(failed_verdict(c, reply.failure, reply.detail) for c in request.criteria)
-            return (row,) * count, reply.usage
-        rows = read_rescore(reply.text, request.criteria, count, reply.finish_reason)
-        return rows, reply.usage
+
+def _read_jointly(reply: Completion, request: RescoreRequest) -> tuple[tuple[Verdict, ...], ...]:
+    count = len(request.responses)
+    if reply.failure is not None:
+        row = tuple(failed_verdict(c, reply.failure, reply.detail) for c in request.criteria)
+        return (row,) * count
+    return read_rescore(reply.text, request.criteria, count, reply.finish_reason)
 
 
 def failed_verdict(criterion: Criterion, kind: FailureKind, reason: str) -> Verdict:

@@ -10,8 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.evolution.care_prompt import contrast_prompt
+from core.evolution.pool_prompt import merge_prompt, pair_prompt, pool_prompt
 from core.evolution.rare_prompt import replacement_prompt
-from core.writer_requests import ContrastRequest, ReplacementRequest
+from core.writer_requests import (
+    ContrastRequest,
+    MergeRequest,
+    PairRequest,
+    PoolRequest,
+    ReplacementRequest,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,9 @@ class WriterPrompt:
 WRITER_PROMPTS: Mapping[type, WriterPrompt] = {
     ContrastRequest: WriterPrompt("care_evolve", contrast_prompt),
     ReplacementRequest: WriterPrompt("rare_replace", replacement_prompt),
+    PoolRequest: WriterPrompt("rler_pool", pool_prompt),
+    PairRequest: WriterPrompt("online_pair", pair_prompt),
+    MergeRequest: WriterPrompt("online_merge", merge_prompt),
 }
 
 

@@ -14,6 +14,7 @@ _MAX_LOOKAHEADS = 50_000
 
 _SKIP = re.compile(r"(?:\s+|//[^\n]*|/\*[\s\S]{0,2000}?\*/|#[^\n]*)*")
 _WORD = re.compile('[^,\uff0c{}\uff5b\uff5d\\[\\]\uff3b\uff3d\\n"\u201c\u201d]{1,200}')
+_MORE_DIGITS = re.compile(r"[\d.]*")
 _WORD_COMMENT = re.compile(r"\s*(?://|/\*|\s#).*", re.DOTALL)
 _BARE_KEY = re.compile(
     "[^\\s\"'\u201c\u201d\u2018\u2019{}\\[\\],:\uff1a]"
@@ -95,6 +96,9 @@ class TolerantReader:
             self._stray()
             return Scalar("", is_string=False, is_last=self._is_at_end())
         text = match.group(0)
+        if text.isdigit():  # a number without end makes no nonsense of what stands before it
+            match = _MORE_DIGITS.match(self.text, self.at)
+            assert match is not None
         comment = _WORD_COMMENT.search(text)
         self.at = match.end()
         if comment is not None:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from core.grading.claims import Claim
 from core.grading.reply_parts import Asked, asked_by_id, asked_by_text, parts_of
-from core.grading.reply_text import is_error_text, is_refusal
+from core.grading.reply_text import is_error_text, is_refusal, runs_in_circles
 from core.grading.values import Reading, Scale, merged, read_value
 from core.records import FailureKind, Verdict
 from core.rubric import Criterion
@@ -69,7 +69,8 @@ def read_scores(text: str, asked: Asked, finish_reason: str) -> tuple[Reading, .
     parts = [_resolved(claims, asked, is_cut=split.is_cut) for claims in split.claims]
     bearing = [p for p in parts if any(_is_verdict(r) for r in p.values())] or parts[:1]
     silent = _silent_reading(text, has_parts=any(bearing), is_cut=split.is_cut)
-    return tuple(_agreed([p.get(i) for p in bearing], silent) for i in range(count))
+    readings = [_agreed([p.get(i) for p in bearing], silent) for i in range(count)]
+    return told_of_loop(readings, text) if is_cut else tuple(readings)
 
 
 def printable(text: str) -> str:
@@ -83,6 +84,14 @@ def is_cut_off(finish_reason: str) -> bool:
     return finish_reason in _CUT
 
 
+def told_of_loop(readings: Sequence[Reading], text: str) -> tuple[Reading, ...]:
+    """Return the readings of a cut reply; where it ran in circles, what it lacks says so."""
+    if not runs_in_circles(text):
+        return tuple(readings)
+    loop = Reading(None, "truncated", f"it said {text[-8:]!r} over and over until it was cut")
+    return tuple(loop if r.failure == "truncated" else r for r in readings)
+
+
 def reply_failure(text: str, finish_reason: str) -> Reading | None:
     """Return why nothing at all can be read from this reply, if so."""
     if finish_reason in _WITHOUT_REPLY:
@@ -92,7 +101,8 @@ def reply_failure(text: str, finish_reason: str) -> Reading | None:
         return Reading(None, "unparsable", f"got {len(text)} characters, wanted a short reply")
     if not text.strip():
         kind = "truncated" if finish_reason in _CUT else "unparsable"
-        return Reading(None, kind, "the reply is empty")
+        blanks = f": {len(text)} blanks" if text else ""
+        return Reading(None, kind, f"the reply is empty{blanks}")
     if is_error_text(text):
         return Reading(None, "unavailable", f"got an error text: {text.strip()[:120]!r}")
     return None

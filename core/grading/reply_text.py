@@ -1,4 +1,4 @@
-"""What of a reply is verdict text: reasoning cut off, refusals and error texts recognised.
+"""What of a reply is verdict text: reasoning cut off, refusals, loops and error texts recognised.
 
 Only what stands after the reasoning counts, and reasoning that never ends leaves nothing. A tag
 inside a criterion's text ("No <think> tags appear") is not reasoning. All patterns are linear.
@@ -31,6 +31,8 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _LOOKED_AT = 600
+_LOOP_CHARS = 160
+_LONGEST_PERIOD = 40
 
 
 def without_reasoning(text: str, names: Sequence[str]) -> str | None:
@@ -65,6 +67,17 @@ def is_error_text(text: str) -> bool:
 def is_refusal(text: str) -> bool:
     """Return whether a reply without verdicts begins by declining."""
     return _REFUSAL.search(text[:_LOOKED_AT]) is not None
+
+
+def runs_in_circles(text: str) -> bool:
+    """Return whether a reply ends in a short piece said over and over: blanks, or one token.
+
+    Models do so until their token limit, most of all where white space is free in a schema.
+    """
+    tail = text[-_LOOP_CHARS:]
+    if len(tail) < _LOOP_CHARS:
+        return False
+    return any(tail[period:] == tail[:-period] for period in range(1, _LONGEST_PERIOD + 1))
 
 
 def _name_spans(text: str, names: Sequence[str]) -> list[tuple[int, int]]:

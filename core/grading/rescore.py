@@ -13,7 +13,7 @@ from core.grading.json_nodes import Arr, Node, Obj, Scalar
 from core.grading.json_strict import read_strict
 from core.grading.json_tree import containers_in
 from core.grading.prompt import rollout_ids, short_ids
-from core.grading.reply import MAX_REPLY_CHARS, is_cut_off, printable, reply_failure
+from core.grading.reply import MAX_REPLY_CHARS, is_cut_off, printable, reply_failure, told_of_loop
 from core.grading.reply_text import without_reasoning
 from core.grading.values import Reading, Scale, merged, read_value
 from core.records import Verdict
@@ -22,6 +22,7 @@ from core.rubric import Criterion
 _WRAPPERS = ("criteria", "updates", "results", "scores", "rescored", "evaluation", "evaluations")
 _ID_KEYS = ("id", "criterion_id", "criterion")
 _ROLLOUT_KEYS = ("rollout_id", "rollout", "response_id", "id")
+_CUT_BEFORE = Reading(None, "truncated", "the reply was cut before it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def read_rescore(
     cells = [] if failure is not None else _cells(text)
     names = _names(criteria)
     silent = failure or (
-        Reading(None, "truncated", "the reply was cut before it")
+        told_of_loop([_CUT_BEFORE], text)[0]
         if is_cut
         else Reading(None, "missing", "the reply has no verdict on it")
         if cells

@@ -76,4 +76,10 @@ def read_api_key(config: ServedModelConfig) -> SecretStr:
             f"{config.api_key_env} is empty, wanted a key there "
             "(or `base_url` of an endpoint that needs none)"
         )
+    if not (key.isascii() and key.isprintable()) or any(c.isspace() for c in key):
+        # The client would repeat such a text in its error.
+        raise ConfigError(
+            f"got a key in the environment variable {config.api_key_env} with blanks or characters "
+            "that no key has, wanted the bare key: set it again"
+        )
     return SecretStr(key or NO_KEY)

@@ -7,7 +7,7 @@ times as often, since the shared limiter answers it with less load. What cannot 
 again: other 4xx, a used-up quota, a content filter (``filtered``), a refusal (``refused``). Each
 attempt holds one lease of the limiter; nothing is held while backing off. Arguments that an
 endpoint answers with 400 are left out from then on (``response_format`` first of all). The key is
-neither logged nor part of a message.
+neither logged nor part of a message or a reply, whatever the endpoint echoes.
 """
 
 import asyncio
@@ -24,15 +24,18 @@ from pydantic import SecretStr
 from core.config_served import ServedModelConfig
 from core.records import Completion, FailureKind, Usage
 from serve.backends.base import CompletionRequest, cost_usd, failed
+from serve.backends.redaction import Redaction
 from serve.backends.retry_after import retry_after_s
 from serve.limits import CallSlots
 
 _FILTER_CODES = frozenset(
     {"content_filter", "content_policy_violation", "responsibleaipolicyviolation"}
 )
+_FILTERED = frozenset({"content_filter", "safety", "prohibited_content", "blocklist", "spii"})
+_REFUSED = frozenset({"refusal", "refused"})
+"""Reasons to end a reply, in the words of several providers, in lower case."""
 _NO_QUOTA = "insufficient_quota"
 _OPTIONAL_ARGUMENTS = ("response_format", "seed", "temperature", "max_tokens")
-_MAX_DETAIL = 300
 _FIRST_BACKOFF_S = 0.5
 _MAX_BACKOFF_S = 30.0
 _THROTTLED_FACTOR = 5
@@ -84,6 +87,7 @@ class OpenAIBackend:
     def __init__(self, config: ServedModelConfig, api_key: SecretStr, slots: CallSlots) -> None:
         self._config = config
         self._slots = slots
+        self._redaction = Redaction(api_key)
         self._left_out: frozenset[str] = frozenset()
         # The retries are ours: the client's would neither count nor share a pause.
         self._client = openai.AsyncOpenAI(
@@ -154,7 +158,7 @@ class OpenAIBackend:
             return await self._after_status(error, call)
         except (openai.APIError, ValueError) as error:
             # Transport errors, and a body that is no JSON.
-            return _Again(_short(f"{type(error).__name__}: {error}"))
+            return _Again(self._redaction.told(f"{type(error).__name__}: {error}"))
         finally:
             await self._slots.release(lease, is_throttled=is_throttled)
         return self._read(reply, call)
@@ -183,7 +187,7 @@ class OpenAIBackend:
         self, error: openai.APIStatusError, call: _Call
     ) -> Completion | _Again | _Leave:
         status = error.status_code
-        detail = _short(f"HTTP {status}: {error.message}")
+        detail = self._redaction.told(f"HTTP {status}: {error.message}")
         if (status in (408, 429) or status >= 500) and error.code != _NO_QUOTA:
             wait_s = retry_after_s(error.response.headers, time.time())
             pause_s = wait_s or (_UNTOLD_PAUSE_S if status == 429 else 0.0)
@@ -201,30 +205,25 @@ class OpenAIBackend:
         try:
             assert isinstance(reply, ChatCompletion)
             choice = reply.choices[0]
-            text, refusal = choice.message.content or "", choice.message.refusal
-            finish_reason = choice.finish_reason or ""
-            assert isinstance(text, str)
-            assert isinstance(finish_reason, str)
+            text, refusal = _text_of(choice.message.content), choice.message.refusal or ""
+            finish_reason = (choice.finish_reason or "").lower()
         except (AssertionError, AttributeError, IndexError, KeyError, TypeError):
             # The client builds its records without checking them, so any shape can come.
-            return _Again(_short(f"HTTP 200 with a reply of another shape: {reply!r}"))
+            shape = self._redaction.told(f"HTTP 200 with a reply of another shape: {reply!r}")
+            return _Again(shape)
         self._remember(call)
-        failure: FailureKind | None = None
-        if finish_reason == "content_filter":
-            failure = "filtered"
-        elif refusal:
-            failure = "refused"
-        elif not text.strip() and finish_reason == "length":
-            failure = "truncated"
+        usage = call.usage + self._tokens(reply)
+        failure = _failure_of(text, refusal, finish_reason)
+        said = f": {refusal}" if refusal else f" after {usage.completion_tokens} tokens, no text"
         return Completion(
-            text="" if failure else text,
+            text="" if failure else self._redaction.kept(text),
             finish_reason=finish_reason,
             model=reply.model
             if isinstance(reply.model, str) and reply.model
             else self._config.model,
-            usage=call.usage + self._tokens(reply),
+            usage=usage,
             failure=failure,
-            detail=_short(f"finish_reason {finish_reason}: {refusal or ''}") if failure else "",
+            detail=self._redaction.told(f"finish_reason {finish_reason}{said}") if failure else "",
         )
 
     def _remember(self, call: _Call) -> None:
@@ -242,6 +241,24 @@ class OpenAIBackend:
             completion_tokens=completion_tokens,
             cost_usd=cost_usd(self._config, prompt_tokens, completion_tokens),
         )
+
+
+def _text_of(content: object) -> str:
+    """Return a reply's text; a list of parts may hold the model's thinking beside it."""
+    if isinstance(content, list):
+        parts = [p["text"] for p in content if p["type"] in ("text", "output_text")]
+        return "".join(parts)
+    assert content is None or isinstance(content, str)
+    return content or ""
+
+
+def _failure_of(text: str, refusal: str, finish_reason: str) -> FailureKind | None:
+    """Return why a reply counts as none. An empty one that is not cut is the reader's to judge."""
+    if finish_reason.startswith("content_filter") or finish_reason in _FILTERED:
+        return "filtered"
+    if refusal or finish_reason in _REFUSED:
+        return "refused"
+    return "truncated" if not text.strip() and finish_reason == "length" else None
 
 
 def _count(usage: object, name: str) -> int:
@@ -273,10 +290,6 @@ def _refused_argument(error: openai.APIStatusError, arguments: dict[str, Any]) -
     if mentioned:
         return mentioned[0]
     return "response_format" if "response_format" in sent else None
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_DETAIL else text[: _MAX_DETAIL - 3] + "..."
 
 
 def _timed(reply: Completion, seconds: float) -> Completion:

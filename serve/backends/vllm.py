@@ -3,7 +3,8 @@
 Prompts start with what a group's calls share, so the engine's prefix cache is on. The schema allows
 no free white space (small models can loop on it). An engine that has died fails the health check,
 and Serve replaces the replica; when the replica is killed its engine's processes end too.
-Nothing that a request does raises: a prompt over the context, a cut or late reply is a failure.
+A schema that the engine refuses is left out, once. Nothing that a request does raises: a prompt
+over the context, a cut or late reply is a failure.
 """
 
 import asyncio
@@ -103,9 +104,7 @@ class VllmBackend:
                 f"{self._config.max_model_len}: raise it or shorten the responses"
             )
             return failed(self._config, "unavailable", detail, Usage())
-        params = self._sampling(request, min(room, self._config.max_tokens))
-        outputs = self._engine.generate({"prompt_token_ids": prompt_ids}, params, uuid.uuid4().hex)
-        (answer,) = [output.outputs[0] async for output in outputs]  # the final one only
+        answer = await self._answer(request, prompt_ids, min(room, self._config.max_tokens))
         is_cut = answer.finish_reason == "length" and not answer.text.strip()
         return Completion(
             text=answer.text,
@@ -119,6 +118,22 @@ class VllmBackend:
             detail="the reply was cut before its first word" if is_cut else "",
         )
 
+    async def _answer(
+        self, request: CompletionRequest, prompt_ids: list[int], max_tokens: int
+    ) -> Any:
+        try:
+            return await self._generate(prompt_ids, self._sampling(request.schema, max_tokens))
+        except ValueError as error:  # the engine checks a request before it runs it
+            if request.schema is None:
+                raise
+            logger.warning("asking without the schema that the engine refuses: %s", error)
+            return await self._generate(prompt_ids, self._sampling(None, max_tokens))
+
+    async def _generate(self, prompt_ids: list[int], params: Any) -> Any:
+        outputs = self._engine.generate({"prompt_token_ids": prompt_ids}, params, uuid.uuid4().hex)
+        (answer,) = [output.outputs[0] async for output in outputs]  # the final one only
+        return answer
+
     def _prompt_ids(self, prompt: str) -> list[int]:
         if not self._tokenizer.chat_template:
             return list(self._tokenizer.encode(prompt))
@@ -130,10 +145,9 @@ class VllmBackend:
         )
         return [int(i) for i in ids]
 
-    def _sampling(self, request: CompletionRequest, max_tokens: int) -> Any:
+    def _sampling(self, schema: dict[str, Any] | None, max_tokens: int) -> Any:
         from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 
-        schema = request.schema
         return SamplingParams(
             temperature=self._config.temperature,
             seed=self._config.seed,

@@ -35,6 +35,7 @@ class Engine:
         self.output = SimpleNamespace(text=text, finish_reason=finish_reason, token_ids=[1, 2])
         self.delay_s = delay_s
         self.error: Exception | None = None
+        self.refuses_schemas = False
         self.params: list[Any] = []
 
     async def generate(self, prompt: Any, params: Any, request_id: str) -> AsyncIterator[Any]:
@@ -42,6 +43,8 @@ class Engine:
         await asyncio.sleep(self.delay_s)
         if self.error:
             raise self.error
+        if self.refuses_schemas and params.structured_outputs:
+            raise ValueError("no grammar for it")
         yield SimpleNamespace(outputs=[self.output])
 
 
@@ -91,3 +94,14 @@ async def test_a_reply_cut_before_its_first_word_is_truncated() -> None:
     assert (await ask(Engine(text="  ", finish_reason="length"))).failure == "truncated"
     cut = await ask(Engine(text='{"c1": ', finish_reason="length"))
     assert (cut.failure, cut.finish_reason) == (None, "length")
+
+
+async def test_a_schema_that_the_engine_refuses_is_left_out_once() -> None:
+    engine = Engine()
+    engine.refuses_schemas = True
+    reply = await ask(engine, schema=SCHEMA)
+    assert (reply.text, reply.failure) == ("ok", None)
+    assert [p.structured_outputs is None for p in engine.params] == [False, True]
+    engine.error = ValueError("anything else")
+    assert (await ask(engine, schema=SCHEMA)).failure == "unavailable"
+    assert len(engine.params) == 4
