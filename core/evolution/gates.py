@@ -2,17 +2,20 @@
 
 Pure: texts, rules and scores in, an answer out; who asks the judge is ``drivers/methods``.
 ``near_duplicate`` and ``contrary`` hold a new criterion against those that stay, ``discriminates``
-holds its scores against the group, ``retired`` names what goes when a rubric grows over its cap.
+holds its scores against the group, ``without_refused`` takes refused replacements out again, and
+``retired`` names what goes when a rubric grows over its cap.
 Texts are compared by their content words, and polarity is read in English: a gate that cannot judge
 a text lets it pass. Criteria that code decides are compared by their rules.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
+from core.evolution.rare import Replaced
 from core.evolution.rule_limits import excludes
 from core.evolution.similarity import content_words, fixed_words, normal_text
-from core.records import GradedRollout, Verdict
+from core.records import Evolution, GradedGroup, GradedRollout, Verdict
 from core.rubric import Criterion, Rubric
 from core.rules.phrases import canonical
 from core.rules.registry import check_rule
@@ -114,6 +117,38 @@ def score_deviation(criterion_id: str, rollouts: Sequence[GradedRollout]) -> flo
 def _deviation(criterion: Criterion, rollouts: Sequence[GradedRollout]) -> float:
     found = score_deviation(criterion.id, rollouts)
     return float("inf") if found is None else round(found, 9)
+
+
+def without_refused(group: GradedGroup, replaced: Replaced, reasons: Mapping[str, str]) -> Replaced:
+    """Return RARE's replacements without the refused ones; ``reasons`` by criterion id.
+
+    A refused one is recorded, and its criterion keeps text and scores. When none is left the group
+    and its rubric version stay as they are.
+    """
+    if not reasons:
+        return replaced
+    edits = tuple(
+        replace(e, status="refused", reason=reasons[e.new.id])
+        if e.new is not None and e.new.id in reasons
+        else e
+        for e in replaced.evolution.edits
+    )
+    num_restored = replaced.evolution.num_restored
+    if not any(e.status == "accepted" for e in edits):
+        unchanged = Evolution(rubric=group.rubric, edits=edits, num_restored=num_restored)
+        return Replaced(group=group, evolution=unchanged)
+    new = replaced.evolution.rubric
+    rubric = group.rubric.with_criteria(
+        c if c.id in reasons else new.criterion(c.id) for c in group.rubric.criteria
+    )
+    rollouts = tuple(
+        replace(now, verdicts={i: (was if i in reasons else now).verdicts[i] for i in rubric.ids})
+        for was, now in zip(group.rollouts, replaced.group.rollouts, strict=True)
+    )
+    return Replaced(
+        group=replace(group, rubric=rubric, rollouts=rollouts),
+        evolution=Evolution(rubric=rubric, edits=edits, num_restored=num_restored),
+    )
 
 
 # ------------------------------------------------------------------ same and opposite

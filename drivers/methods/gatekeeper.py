@@ -3,9 +3,11 @@
 Gates look at new and rewritten criteria only, in the order of their price: what the texts tell,
 then the anchor under a new [Resist] criterion (one judge call), then the group under the new
 criterion (one joint call, whose verdicts the store keeps). A refusal leaves the rubric unchanged
-and names the gate and the numbers. A judge that gives no score refuses: it never counts as passed.
+and names the gate and the numbers. Where the judge gives no score the edit is refused: that never
+counts as passed.
 An accepted edit that takes the rubric over its cap retires the least telling criteria with it.
-Everything here waits within the caller's deadline.
+Of RARE's replacements only those that a gate refuses are left out. Everything here waits within the
+caller's deadline.
 """
 
 from collections.abc import Sequence
@@ -20,6 +22,7 @@ from core.evolution.gates import (
     near_duplicate,
     retired,
     score_deviation,
+    without_refused,
 )
 from core.evolution.rare import Replaced
 from core.grading.visible import visible_response
@@ -55,7 +58,7 @@ class Gatekeeper:
         if not changed or not self._gates.is_any_on:
             return evolution
         refusal = (
-            self._redundant(evolution.rubric, changed)
+            self._first_redundant(evolution.rubric, changed)
             or await self._failed_by_anchor(group, changed)
             or await self._untelling(group, changed)
         )
@@ -63,35 +66,46 @@ class Gatekeeper:
             return self._capped(group, evolution, changed)
         return refused(evolution, group.rubric, self._counted(refusal))
 
-    def check_replacements(self, group: GradedGroup, replaced: Replaced) -> str:
-        """Return why a gate refuses RARE's replacements, empty when none does; asks nobody.
+    def passed(self, group: GradedGroup, replaced: Replaced) -> Replaced:
+        """Return RARE's replacements without those that a gate refuses; asks nobody.
 
-        The scores of the one rescoring are there already; the top rollout is the group's as it was
-        graded before.
+        The scores of the one rescoring are there already. A refused replacement leaves its
+        criterion as it was; the top rollout is the group's as it was graded before.
         """
         changed = _changed(replaced.evolution)
-        refusal = self._redundant(replaced.evolution.rubric, changed)
-        for criterion in changed if self._gates.discriminates else ():
-            column = [r.verdicts[criterion.id] for r in replaced.group.rollouts]
-            refusal = refusal or self._against_scores(group, criterion, column)
-        return "" if refusal is None else self._counted(refusal)
+        staying = {c.id: c for c in group.rubric.criteria if c.id not in {n.id for n in changed}}
+        reasons: dict[str, str] = {}
+        for new in changed:
+            refusal = self._redundant([*staying.values()], new)
+            if refusal is None and self._gates.discriminates:
+                column = [r.verdicts[new.id] for r in replaced.group.rollouts]
+                refusal = self._against_scores(group, new, column)
+            if refusal is not None:
+                reasons[new.id] = self._counted(refusal)
+            staying[new.id] = new if refusal is None else group.rubric.criterion(new.id)
+        return without_refused(group, replaced, reasons)
 
     def _counted(self, refusal: _Refusal) -> str:
         self._desk.counts.refused_by_gate[refusal.gate] += 1
         return f"gate {refusal.gate}: {refusal.reason}"
 
     # -------------------------------------------------------------- gates
-    def _redundant(self, rubric: Rubric, changed: Sequence[Criterion]) -> _Refusal | None:
+    def _redundant(self, others: Sequence[Criterion], new: Criterion) -> _Refusal | None:
         if not self._gates.not_redundant:
             return None
+        same = near_duplicate(new, others, self._gates.similarity)
+        if same is not None:
+            return _Refusal("redundant", f"{new.id!r} asks for the same as {_named(same)}")
+        opposite = contrary(new, others)
+        if opposite is not None:
+            return _Refusal("redundant", f"{new.id!r} is contrary to {_named(opposite)}")
+        return None
+
+    def _first_redundant(self, rubric: Rubric, changed: Sequence[Criterion]) -> _Refusal | None:
         for new in changed:
-            others = [c for c in rubric.criteria if c.id != new.id]
-            same = near_duplicate(new, others, self._gates.similarity)
-            if same is not None:
-                return _Refusal("redundant", f"{new.id!r} asks for the same as {_named(same)}")
-            opposite = contrary(new, others)
-            if opposite is not None:
-                return _Refusal("redundant", f"{new.id!r} is contrary to {_named(opposite)}")
+            refusal = self._redundant([c for c in rubric.criteria if c.id != new.id], new)
+            if refusal is not None:
+                return refusal
         return None
 
     async def _failed_by_anchor(

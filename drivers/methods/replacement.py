@@ -1,7 +1,8 @@
 """RARE's sample level as a stage: ask for replacements, rescore once, commit, reward by them.
 
 All or nothing: a writer whose tries are used up, a rescoring that misses a cell, a deadline or a
-lost race leave the group with its old rubric and old rewards (RARE appendix A.2.1).
+lost race leave the group with its old rubric and old rewards (RARE appendix A.2.1). Gates, where
+they are on, take single replacements out before the commit.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from core.evolution.rare import (
 )
 from core.records import GradedGroup
 from core.writer_requests import ReplacementRequest
-from drivers.methods.desk import EditDesk, origin_of, refused
+from drivers.methods.desk import EditDesk, origin_of
 from drivers.methods.gatekeeper import Gatekeeper
 
 _BRANCH = "replacement"
@@ -50,14 +51,11 @@ class Replacement:
         except WriterReplyError as error:
             self._desk.discard(origin, version, _BRANCH, str(error), started=started)
             return group
-        evolution = replaced.evolution
-        reason = self._gatekeeper.check_replacements(group, replaced)
-        if reason:
-            evolution = refused(evolution, group.rubric, reason)
+        replaced = self._gatekeeper.passed(group, replaced)
         is_current = await self._desk.commit(
-            origin, group.rubric, evolution, stage=_BRANCH, started=started
+            origin, group.rubric, replaced.evolution, stage=_BRANCH, started=started
         )
-        return replaced.group if is_current and not reason else group
+        return replaced.group if is_current else group
 
     async def _written(self, group: GradedGroup, request: ReplacementRequest) -> Replaced:
         """Ask until the writer gives exactly the wanted replacements, then rescore once."""
