@@ -49,6 +49,11 @@ def tagged_items(
     return tuple(items.values())
 
 
+def is_placeholder(text: str) -> bool:
+    """Return whether ``text`` only stands where a criterion should."""
+    return _PLACEHOLDER.fullmatch(text) is not None
+
+
 def _stored_form(raw: str, current: Sequence[str]) -> str | None:
     """Return ``[tag] text``; None for a blank item."""
     line = _LEAD.sub("", one_line(raw)).strip()
@@ -64,7 +69,7 @@ def _stored_form(raw: str, current: Sequence[str]) -> str | None:
         if not text:
             return None
         text = _without_second_tag(tag, text, current)
-    if _PLACEHOLDER.fullmatch(text):
+    if is_placeholder(text):
         raise ItemError(f"got the placeholder {text[:60]!r}, wanted a criterion")
     if tag is None:
         tag = _known_tag(text, current)

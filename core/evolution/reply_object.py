@@ -103,5 +103,6 @@ def _is_open(item: Node) -> bool:
 
 
 def _is_nothing(item: Node) -> bool:
-    is_word = isinstance(item, Scalar) and not item.is_string
-    return is_word and item.text.strip().casefold() in _NOTHING
+    if not isinstance(item, Scalar) or item.is_string:
+        return False
+    return item.text.strip().casefold() in _NOTHING
