@@ -2,9 +2,9 @@
 
 CARE contrasts every group and names the cost as its first limitation. A trigger asks always, in
 every n-th step, or where a cheap sign says that hacking is likely: a top reward near the ceiling,
-or a top rollout that repeats itself, holds placeholders, changes the script, praises itself, or is
-far longer or shorter than the anchor. A trait that the anchor or the prompt share is no sign, and
-where a language cannot be judged there is none: what a sign misses, the ceiling still finds.
+or a top rollout that repeats phrases or words, holds placeholders, changes the script, praises
+itself, or is far longer or shorter than the anchor. A trait that the anchor or the prompt share is
+no sign, and where a language cannot be judged there is none: the ceiling is what is left then.
 Pure and linear in the text; no model.
 """
 
@@ -34,6 +34,11 @@ _MIN_WORDS = 12
 _REPEATED = 0.1
 """Share of repeated phrases from which on a text repeats itself; plain prose has a few percent."""
 _REPEATED_MARGIN = 0.05
+_STUFFED = 0.125
+"""Share of one content word from which on a text is stuffed with it."""
+_FEW_WORDS = 0.5
+"""Share of different words in fifty up to which a text turns around a few; prose has over 0.6."""
+_FEW_WORDS_MARGIN = 0.1
 _FOREIGN = 0.2
 """Share of words in a script of which neither prompt nor anchor has any; names stay below it."""
 _MIN_FOREIGN_WORDS = 3
@@ -76,6 +81,7 @@ class _Texts:
 
 def _signs(texts: _Texts, trigger: TriggerConfig) -> Iterator[str]:
     yield from _repeated_phrases(texts)
+    yield from _repeated_words(texts)
     if _is_only_in_top(texts, lambda text: placeholder(text.raw)):
         yield "placeholder text"
     yield from _foreign_script(texts)
@@ -92,15 +98,30 @@ def _repeated_phrases(texts: _Texts) -> Iterator[str]:
     if len(texts.top.words) < _MIN_WORDS:
         return
     size = _PHRASE_CHARS if _is_unspaced(texts.top) else _PHRASE_WORDS
-    usual = max(_repeated_share(model, size) for model in texts.models)
-    share = _repeated_share(texts.top, size)
-    if share >= max(_REPEATED, usual + _REPEATED_MARGIN):
+    top, usual = _values(texts, "no_repeated_ngrams", n=size, max_frac=_REPEATED)
+    if top >= max(_REPEATED, max(usual) + _REPEATED_MARGIN):
         yield f"repeated {size}-grams"
 
 
-def _repeated_share(text: Text, size: int) -> float:
-    rule = Rule(name="no_repeated_ngrams", args={"n": size, "max_frac": _REPEATED})
-    return measure(rule, Case(response=text, prompt=text, max=1)).value
+def _repeated_words(texts: _Texts) -> Iterator[str]:
+    """One content word all over, or the same few words all the time."""
+    if len(texts.top.words) < _MIN_WORDS:
+        return
+    top, usual = _values(texts, "max_word_share", share=_STUFFED)
+    is_stuffed = top >= max(_STUFFED, max(usual) + _REPEATED_MARGIN)
+    top, usual = _values(texts, "distinct_words", min_frac=_FEW_WORDS)
+    if is_stuffed or top <= min(_FEW_WORDS, min(usual) - _FEW_WORDS_MARGIN):
+        yield "repeated words"
+
+
+def _values(texts: _Texts, name: str, **args: float) -> tuple[float, list[float]]:
+    """Return a rule's measured value of the top rollout, and those of what it is held against."""
+    rule = Rule(name=name, args={**args})
+
+    def value(text: Text) -> float:
+        return measure(rule, Case(response=text, prompt=text, max=1)).value
+
+    return value(texts.top), [value(model) for model in texts.models]
 
 
 def _foreign_script(texts: _Texts) -> Iterator[str]:
