@@ -54,6 +54,7 @@ METRICS: Mapping[str, str] = {
     "evolving_rubrics/refused_by_gate/redundant": "of these: near duplicates and contraries",
     "evolving_rubrics/refused_by_gate/anchor": "of these: the anchor fails the new [Resist]",
     "evolving_rubrics/refused_by_gate/discriminates": "of these: tells no rollouts apart",
+    "evolving_rubrics/refused_by_gate/task": "of these: revisions of a shared rubric (RARE, A.2.2)",
     "evolving_rubrics/not_triggered": "groups that no trigger called for a contrast of",
     "evolving_rubrics/skipped": "groups that had nothing to contrast",
     "evolving_rubrics/rescored_calls": "joint rescoring calls",

@@ -10,14 +10,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.evolution.care_prompt import contrast_prompt
+from core.evolution.mpo_prompt import (
+    meta_analysis_prompt,
+    meta_merge_prompt,
+    meta_refine_prompt,
+)
 from core.evolution.pool_prompt import merge_prompt, pair_prompt, pool_prompt
 from core.evolution.rare_prompt import replacement_prompt
+from core.evolution.rare_task_prompt import revision_prompt
 from core.writer_requests import (
     ContrastRequest,
     MergeRequest,
+    MetaAnalysisRequest,
+    MetaMergeRequest,
+    MetaRefineRequest,
     PairRequest,
     PoolRequest,
     ReplacementRequest,
+    TaskRevisionRequest,
 )
 
 
@@ -37,6 +47,10 @@ WRITER_PROMPTS: Mapping[type, WriterPrompt] = {
     PoolRequest: WriterPrompt("rler_pool", pool_prompt),
     PairRequest: WriterPrompt("online_pair", pair_prompt),
     MergeRequest: WriterPrompt("online_merge", merge_prompt),
+    TaskRevisionRequest: WriterPrompt("rare_task", revision_prompt),
+    MetaAnalysisRequest: WriterPrompt("mpo_analyse", meta_analysis_prompt),
+    MetaRefineRequest: WriterPrompt("mpo_refine", meta_refine_prompt),
+    MetaMergeRequest: WriterPrompt("mpo_merge", meta_merge_prompt),
 }
 
 
