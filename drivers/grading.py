@@ -15,20 +15,18 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from core.config import SamplingConfig
-from core.grading.cache_key import verdict_key
-from core.grading.visible import visible_response
 from core.query import Query
 from core.records import (
     Draw,
     GenerateRequest,
     GradedGroup,
     GradedRollout,
-    JudgeRequest,
     Rollout,
     UngradedGroup,
     Verdict,
 )
 from core.rubric import Criterion, Rubric
+from drivers.cached_judge import CachedJudge
 from drivers.ports import JudgeClient, RolloutPool, Store
 from drivers.queries import sampling_seed
 
@@ -74,7 +72,7 @@ class Grader:
     ) -> None:
         self._pool = pool
         self._judge = judge
-        self._store = store
+        self._cached_judge = CachedJudge(judge, store)
         self._sampling = sampling
         self._seed = seed
         self.counts = GradingCounts()
@@ -174,42 +172,12 @@ class Grader:
         is_counted: bool = True,
     ) -> dict[str, Verdict]:
         """Return a verdict for each criterion, from the store's cache or from the judge."""
-        if not criteria:
-            return {}
-        visible = visible_response(response)
-        keys = {
-            c.id: verdict_key(self._judge.identity, query.prompt_text, c, visible) for c in criteria
-        }
-        found = await self._cached(keys)
-        asked = tuple(c for c in criteria if c.id not in found)
-        if asked:
-            found |= await self._ask(query, visible, asked, keys)
+        judged = await self._cached_judge.judged(query, response, criteria)
+        if judged.seconds is not None:
+            self.counts.judge_s.append(judged.seconds)
         if is_counted:
-            self._count(found, num_cached=len(criteria) - len(asked))
-        return {c.id: found[c.id] for c in criteria}
-
-    async def _cached(self, keys: Mapping[str, str]) -> dict[str, Verdict]:
-        known = await self._store.cached_verdicts(tuple(keys.values()))
-        return {
-            criterion_id: _renamed(known[key], criterion_id)
-            for criterion_id, key in keys.items()
-            if key in known
-        }
-
-    async def _ask(
-        self, query: Query, visible: str, asked: tuple[Criterion, ...], keys: Mapping[str, str]
-    ) -> dict[str, Verdict]:
-        reply = await self._judge.grade(
-            JudgeRequest(
-                query_id=query.id, prompt=query.prompt_text, response=visible, criteria=asked
-            )
-        )
-        self.counts.judge_s.append(reply.seconds)
-        fresh = {v.criterion_id: v for v in reply.verdicts}
-        await self._store.put_verdicts(
-            {keys[i]: v for i, v in fresh.items() if v.score is not None}
-        )
-        return fresh
+            self._count(judged.verdicts, num_cached=judged.num_cached)
+        return dict(judged.verdicts)
 
     def _count(self, verdicts: Mapping[str, Verdict], *, num_cached: int) -> None:
         counts = self.counts
@@ -246,14 +214,3 @@ async def gathered(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     finally:
         for task in tasks:
             task.cancel()
-
-
-def _renamed(verdict: Verdict, criterion_id: str) -> Verdict:
-    """A cached verdict belongs to a criterion's text; the id is the asker's."""
-    return Verdict(
-        criterion_id=criterion_id,
-        score=verdict.score,
-        max=verdict.max,
-        reason=verdict.reason,
-        failure=verdict.failure,
-    )
