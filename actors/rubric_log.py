@@ -223,17 +223,20 @@ class RubricLog:
             if edit is None:
                 return "unknown"
             if edit.status != "waiting":
-                return "approved" if edit.status == "approved" else "decided"
+                return "before" if edit.status == "approved" else "otherwise"
             if not edit.is_open:
                 return "outdated"
-            self._insert(self._approved(edit.commit))
+            self._insert(self._approved(edit.commit, reason))
             decide(self._db, edit_id, "approved", reason)
         self._count()
-        return "approved"
+        return "done"
 
-    def _approved(self, commit: Commit) -> Commit:
+    def _approved(self, commit: Commit, reason: str) -> Commit:
+        said = f"approved by a person: {reason}" if reason else "approved by a person"
+        good = ("waiting", "accepted")
         edits = [
-            replace(e, status="accepted") if e.status == "waiting" else e for e in commit.edits
+            replace(e, status="accepted", reason=said) if e.status in good else e
+            for e in commit.edits
         ]
         return replace(
             commit,
@@ -248,11 +251,10 @@ class RubricLog:
             edit = find(self._db, edit_id)
             if edit is None:
                 return "unknown"
-            if edit.status == "approved":
-                return "decided"
-            if edit.status == "waiting":
-                decide(self._db, edit_id, "rejected", reason)
-        return "rejected"
+            if edit.status != "waiting":
+                return "before" if edit.status == "rejected" else "otherwise"
+            decide(self._db, edit_id, "rejected", reason)
+        return "done"
 
     # -------------------------------------------------------------- verdict cache
     def cached_verdicts(self, keys: Sequence[str]) -> dict[str, Verdict]:

@@ -17,9 +17,9 @@ from core.records import Commit
 from core.rows import edit_from_row, edit_row, rubric_from_row, rubric_row
 
 WaitingStatus = Literal["waiting", "approved", "rejected"]
-Decision = Literal["approved", "rejected", "outdated", "decided", "unknown"]
-"""What became of a person's decision: ``outdated``: the rubric is at another version now;
-``decided``: it was decided the other way before; ``unknown``: there is no such edit."""
+Decision = Literal["done", "before", "otherwise", "outdated", "unknown"]
+"""What became of a person's decision: done now, the same ``before``, decided ``otherwise`` before;
+``outdated``: the rubric is at another version now; ``unknown``: there is no such edit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,14 +15,18 @@ from core.errors import ConfigError
 from core.rows import Row, json_line
 
 
-def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Append whole lines, on disk when this returns; a half line left before them is cut first."""
+def append_rows(path: Path, rows: Iterable[Mapping[str, Any]], *, is_shared: bool = False) -> None:
+    """Append whole lines, on disk when this returns; a half line left before them is cut first.
+
+    ``is_shared``: another process may be appending too, whose unfinished line is not to be cut.
+    """
     lines = b"".join(json_line(row) for row in rows)
     if not lines:
         return
-    cut_half_line(path)
+    if not is_shared:
+        cut_half_line(path)
     with path.open("ab") as file:
-        file.write(lines)
+        file.write(lines)  # in one system call, so that lines of two processes do not mix
         file.flush()
         os.fsync(file.fileno())
 

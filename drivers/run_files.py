@@ -12,13 +12,14 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from actors.rubric_log import RubricVersion
+from actors.rubric_log import APPROVED, RubricVersion
 from core.config import RunConfig
 from core.errors import ConfigError
-from core.records import EditOrigin, RubricEdit, ScoredGroup
+from core.records import EditOrigin, Evidence, RubricEdit, ScoredGroup
 from core.rows import Row, edit_row, json_line, rollout_row
 from drivers.jsonl_files import append_rows, keep_rows, read_rows, write_whole
 from drivers.run_lock import RunLock, take_run_lock
@@ -35,7 +36,10 @@ class RunFiles:
         self.rollouts = self.folder / "rollouts"
         self.eval = self.folder / "eval"
         self.rubrics = self.folder / "rubrics.sqlite"
+        self.branch = self.folder / "branch.json"
+        """Where a branch came from; a run of its own has none."""
         self.summary = self.folder / "summary.json"
+        self.health = self.folder / "health.json"
         self.report = self.folder / "report.html"
         self.picture = self.folder / "report.png"
         self.checkpoints = self.folder / "checkpoints"
@@ -50,9 +54,10 @@ class RunFiles:
         """Remove all that a run leaves here (``fresh=true``); other files in the folder stay."""
         for path in (self.rollouts, self.eval, self.checkpoints, self.policy, self.tensorboard):
             shutil.rmtree(path, ignore_errors=True)
-        files = (self.config, self.metrics, self.events, self.summary, self.report, self.picture)
+        made = (self.summary, self.health, self.report, self.picture)
+        files = (self.config, self.metrics, self.events, *made)
         sidecars = [self.rubrics.with_name(self.rubrics.name + end) for end in ("-wal", "-shm")]
-        for path in (*files, self.rubrics, *sidecars):
+        for path in (*files, self.branch, self.rubrics, *sidecars):
             path.unlink(missing_ok=True)
 
     # -------------------------------------------------------------- writing
@@ -79,7 +84,7 @@ class RunFiles:
         """Append one edit, accepted or not, of the draw or step whose rollouts it rests on."""
         self.folder.mkdir(parents=True, exist_ok=True)
         place = (origin.step, origin.rubric_id, from_version, to_version, seconds)
-        append_rows(self.events, [_event_row(edit, *place)])
+        append_rows(self.events, [event_row(edit, *place)])
 
     def write_step(self, step: int, policy_version: int, metrics: Mapping[str, float]) -> None:
         """Append a step's metrics line; its rollouts and edits are written before.
@@ -94,11 +99,17 @@ class RunFiles:
     def restore_edits(self, versions: Iterable[RubricVersion]) -> int:
         """Append edits that the store acknowledged and whose line a crash kept from being written;
         return how many lines."""
+        missing = self.missing_edits(versions)
+        append_rows(self.events, missing)
+        return len(missing)
+
+    def missing_edits(self, versions: Iterable[RubricVersion]) -> list[Row]:
+        """Return the lines of accepted edits that are in the store and not in events.jsonl."""
         written = Counter(
             _edit_key(row) for row in read_rows(self.events) if row["status"] == "accepted"
         )
         acknowledged = [
-            _event_row(edit, v.step, v.query_id, v.version - 1, v.version, v.seconds)
+            event_row(_lasting(edit, v), v.step, v.query_id, v.version - 1, v.version, v.seconds)
             for v in versions
             if v.version > 0
             for edit in v.edits
@@ -110,8 +121,7 @@ class RunFiles:
                 written[_edit_key(row)] -= 1
             else:
                 missing.append(row)
-        append_rows(self.events, missing)
-        return len(missing)
+        return missing
 
     def truncate_after(self, step: int) -> None:
         """Leave out everything of steps after ``step``, and any half line."""
@@ -125,6 +135,13 @@ class RunFiles:
             path.unlink(missing_ok=True)
 
     # -------------------------------------------------------------- reading
+    @property
+    def start_step(self) -> int:
+        """The step that the run's first one follows: 0, or for a branch its checkpoint's."""
+        if not self.branch.is_file():
+            return 0
+        return int(json.loads(self.branch.read_bytes())["step"])
+
     def read_config(self) -> RunConfig:
         """Read the config; ConfigError when this is not a run's folder."""
         import yaml
@@ -149,7 +166,14 @@ class RunFiles:
         return folder / f"step_{step:05d}.jsonl"
 
 
-def _event_row(
+def _lasting(edit: RubricEdit, version: RubricVersion) -> RubricEdit:
+    """The edit, of an approved one without its place in rollouts that a resume may have redone."""
+    if not version.key.startswith(APPROVED):
+        return edit
+    return replace(edit, evidence=Evidence(analysis=edit.evidence.analysis))
+
+
+def event_row(
     edit: RubricEdit, step: int, query_id: str, from_version: int, to_version: int, seconds: float
 ) -> Row:
     """One line of events.jsonl."""

@@ -334,20 +334,20 @@ def test_a_proposed_edit_waits_and_is_committed_once_when_a_person_approves(log:
     assert log.current("q1").version == 0
     (edit,) = log.waiting()
     assert edit.is_open
-    assert log.approve(edit.id) == log.approve(edit.id) == "approved"
+    assert [log.approve(edit.id), log.approve(edit.id)] == ["done", "before"]
     assert log.num_waiting("q1") == 0
     new = log.history("q1")[-1]
     assert (new.version, new.writer, new.step) == (1, "rules", 0)
-    assert [e.status for e in new.edits] == ["accepted"]
-    assert log.reject(edit.id) == "decided"
+    assert [(e.status, e.reason) for e in new.edits] == [("accepted", "approved by a person")]
+    assert log.reject(edit.id) == "otherwise"
     assert log.approve(99) == log.reject(99) == "unknown"
 
 
 def test_a_rejected_edit_stays_as_provenance_and_cannot_be_approved(log: RubricLog):
     log.propose(proposal(log.current("q1"), step=3, key="k"))
     (edit,) = log.waiting("q1")
-    assert log.reject(edit.id, "too vague") == log.reject(edit.id) == "rejected"
-    assert log.approve(edit.id) == "decided"
+    assert [log.reject(edit.id, "too vague"), log.reject(edit.id)] == ["done", "before"]
+    assert log.approve(edit.id) == "otherwise"
     (kept,) = log.waiting("q1")
     assert (kept.status, kept.decision, kept.commit) == ("rejected", "too vague", edit.commit)
     assert log.num_waiting("q1") == 0
@@ -359,7 +359,7 @@ def test_an_edit_of_a_rubric_that_moved_on_is_outdated(log: RubricLog):
     for key in ("a", "b"):
         log.propose(proposal(log.current("q1"), step=3, key=key))
     first, second = log.waiting("q1")
-    assert log.approve(first.id) == "approved"
+    assert log.approve(first.id) == "done"
     assert log.num_waiting("q1") == 0
     assert log.approve(second.id) == "outdated"
     assert log.current("q1").criteria[-1].text == "text a"
@@ -377,11 +377,11 @@ def test_a_restore_frees_later_proposals_and_keeps_an_approval_with_its_base(
     commit_steps(log, 2)
     log.snapshot(tmp_path / "ckpt", 4)
     log.propose(proposal(log.current("q1"), step=5, key="k5"))
-    assert log.approve(log.waiting()[0].id) == "approved"  # its base is of step 2
+    assert log.approve(log.waiting()[0].id) == "done"  # its base is of step 2
     commit_steps(log, 6)
     log.propose(proposal(log.current("q1"), step=7, key="k7"))
     late = log.waiting()[1]
-    assert log.approve(late.id) == "approved"  # its base is of step 6
+    assert log.approve(late.id) == "done"  # its base is of step 6
     log.propose(proposal(log.current("q1"), step=8, key="k8"))
     log.restore(tmp_path / "ckpt", 4)
     assert [v.version for v in log.history("q1")] == [0, 1, 2]
@@ -389,7 +389,7 @@ def test_a_restore_frees_later_proposals_and_keeps_an_approval_with_its_base(
     assert log.waiting() == ()
     log.propose(proposal(log.current("q1"), step=7, key="k7"))  # the replay proposes anew
     assert log.num_waiting("q1") == 1
-    assert log.approve(log.waiting()[0].id) == "approved"
+    assert log.approve(log.waiting()[0].id) == "done"
     with sqlite3.connect(tmp_path / "rubrics.sqlite") as db:
         assert db.execute("SELECT count(*) FROM waiting").fetchone() == (4,)
 
