@@ -42,6 +42,13 @@ class ServedModelConfig(Part):
     usd_per_million_completion_tokens: float = Field(default=0.0, ge=0.0)
 
     @property
+    def needs_key(self) -> bool:
+        """Whether the key must be there: at the provider's own address, and at another one for
+        which a variable is named."""
+        default = type(self).model_fields["api_key_env"].default
+        return self.base_url is None or self.api_key_env != default
+
+    @property
     def calls_at_once(self) -> int:
         """Model calls that one replica may have under way."""
         return self.max_concurrency if self.backend == "openai" else self.max_ongoing_requests

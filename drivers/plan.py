@@ -3,7 +3,9 @@
 Importable without torch, vLLM or Ray: this is what ``--dry-run`` prints.
 """
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from core.config import RunConfig
 from core.config_evolution import OnlineRubricsEvolution
@@ -50,10 +52,9 @@ def num_control_workers(config: RunConfig) -> int:
 
 def replica_bundles(config: RunConfig) -> tuple[Bundle, ...]:
     """Return what the Serve replicas reserve (Serve places them itself)."""
-    parts: list[tuple[str, ServedModelConfig]] = [
-        ("Judge", config.judge),
-        ("RubricWriter", config.writer),
-    ]
+    parts: list[tuple[str, ServedModelConfig]] = [("Judge", config.judge)]
+    if config.has_writer:
+        parts.append(("RubricWriter", config.writer))
     if config.reference_judge is not None:
         parts.append(("ReferenceJudge", config.reference_judge))
     return tuple(
@@ -75,7 +76,7 @@ def plan_text(config: RunConfig) -> str:
     lines += [f"in all: {cpus:g} CPU, {gpus:g} GPU", "", "# calls, without retries"]
     lines += [f"{name}: {number}" for name, number in calls.items()]
     lines += ["", "# missing"]
-    lines += problems or ["nothing"]
+    lines += [*problems, *_gpu_problems(gpus)] or ["nothing"]
     return "\n".join(lines)
 
 
@@ -84,5 +85,23 @@ def _loaded(config: RunConfig) -> tuple[RunData | None, list[str]]:
     try:
         data = load_run_data(config)
     except ConfigError as error:
-        return None, [str(error)]
+        return None, [str(error), *missing(config, RunData(train=(), eval=(), fingerprint=""))]
     return data, missing(config, data)
+
+
+def _gpu_problems(wanted: float) -> list[str]:
+    """Say when this machine has too few GPUs and no cluster is named; Ray is not asked."""
+    found = _num_local_gpus()
+    if wanted <= found or os.environ.get("RAY_ADDRESS"):
+        return []
+    return [
+        f"got {found} GPUs on this machine, wanted {wanted:g}: submit the run to a Ray cluster "
+        "that has them (or set RAY_ADDRESS), or lower num_gpus, num_workers and num_ranks"
+    ]
+
+
+def _num_local_gpus() -> int:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return sum(bool(entry.strip()) and entry.strip() != "-1" for entry in visible.split(","))
+    return len(list(Path("/dev").glob("nvidia[0-9]*")))

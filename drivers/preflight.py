@@ -34,7 +34,7 @@ def missing(config: RunConfig, data: RunData) -> list[str]:
         *_tracker_problems(config),
         *_eval_problems(config),
         *_served_problems("judge", config.judge),
-        *_served_problems("writer", config.writer),
+        *(_served_problems("writer", config.writer) if config.has_writer else []),
         *_reference_problems(config),
         *_writer_problems(config),
         *_rule_problems(config, (*data.train, *data.eval)),
@@ -211,8 +211,8 @@ def _eval_problems(config: RunConfig) -> list[str]:
 
 
 def _served_problems(part: str, config: ServedModelConfig) -> list[str]:
-    has_key = config.base_url is not None or bool(os.environ.get(config.api_key_env))
-    if config.backend == "openai" and not has_key:
+    has_key = bool(os.environ.get(config.api_key_env))
+    if config.backend == "openai" and config.needs_key and not has_key:
         return [
             f"got {part}.backend=openai without a key, wanted the environment variable "
             f"{config.api_key_env} (or {part}.base_url for an endpoint of your own)"

@@ -67,10 +67,10 @@ def cost_usd(config: ServedModelConfig, prompt_tokens: int, completion_tokens: i
 def read_api_key(config: ServedModelConfig) -> SecretStr:
     """Return the key from the environment variable that the config names.
 
-    An endpoint of one's own (``base_url``) may need none; the provider's does.
+    An endpoint of one's own (``base_url``) needs none unless the config names its variable.
     """
     key = os.environ.get(config.api_key_env, "").strip()
-    if not key and config.base_url is None:
+    if not key and config.needs_key:
         raise ConfigError(
             f"got no key for model {config.model!r}: the environment variable "
             f"{config.api_key_env} is empty, wanted a key there "

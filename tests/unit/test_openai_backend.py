@@ -282,6 +282,10 @@ def test_the_key_comes_from_the_named_variable_only(monkeypatch: pytest.MonkeyPa
     named = provider.model_copy(update={"api_key_env": "OTHER_KEY"})
     assert read_api_key(named).get_secret_value() == KEY
     assert KEY not in repr(read_api_key(named))
+    monkeypatch.delenv("OTHER_KEY")
+    own_named = own.model_copy(update={"api_key_env": "OTHER_KEY"})
+    with pytest.raises(ConfigError, match="OTHER_KEY is empty"):
+        read_api_key(own_named)
 
 
 @pytest.mark.parametrize(

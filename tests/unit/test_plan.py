@@ -157,3 +157,38 @@ def test_the_reference_judge_needs_its_key_too(monkeypatch: pytest.MonkeyPatch) 
     data = RunData(train=(), eval=(), fingerprint="f")
     found = missing(make_config(reference_judge=reference), data)
     assert any("got reference_judge.backend=openai without a key" in p for p in found)
+
+
+def test_an_address_whose_key_variable_is_named_needs_that_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OTHER_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    own = {"backend": "openai", "model": "m", "base_url": "http://127.0.0.1:1/v1"}
+    data = RunData(train=(), eval=(), fingerprint="f")
+    assert not [p for p in missing(make_config(judge=own), data) if "key" in p]
+    found = missing(make_config(judge=own | {"api_key_env": "OTHER_KEY"}), data)
+    assert any("OTHER_KEY" in p for p in found)
+    monkeypatch.setenv("OTHER_KEY", "k")
+    assert not missing(make_config(judge=own | {"api_key_env": "OTHER_KEY"}), data)
+
+
+def test_a_dry_run_names_data_keys_and_gpus_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    changed = [
+        "data.train=absent.jsonl",
+        "judge.backend=openai",
+        "judge.model=m",
+        "rollout.num_gpus=1",
+        "learner.num_gpus=2",
+    ]
+    found = plan_text(load_config(str(QUICKSTART), changed)).split("# missing\n")[1].splitlines()
+    assert len(found) == 3
+    assert "absent.jsonl" in found[0]
+    assert "OPENAI_API_KEY" in found[1]
+    assert found[2].startswith("got 2 GPUs on this machine, wanted 3")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6379")
+    text = plan_text(load_config(str(QUICKSTART), changed))
+    assert "GPUs on this machine" not in text

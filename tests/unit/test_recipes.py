@@ -161,6 +161,13 @@ def test_static_recipes_differ_from_each_other_by_the_universal_criteria_only() 
     assert recipe("task_static").evolution == StaticEvolution(scope="task")
 
 
+@pytest.mark.parametrize("name", [n for n in PAPER if PAPER[n].method == "static"])
+def test_a_fixed_rubric_needs_neither_a_writers_model_nor_its_key(name: str) -> None:
+    config = recipe(name)
+    assert config.writer.backend == "rules"
+    assert not config.needs_anchor
+
+
 @pytest.mark.parametrize("name", POLARITY)
 def test_sample_level_rare_replaces_at_most_three_in_its_direction(name: str) -> None:
     method = recipe(name).evolution
