@@ -21,6 +21,23 @@ def _spread(name: str, meaning: str, stats: str = "mean max min") -> dict[str, s
     return {f"{name}/{stat}": f"{meaning}, {stat}" for stat in stats.split()}
 
 
+def _served(prefix: str, what: str) -> dict[str, str]:
+    """Names of a client's running totals since the driver started."""
+    meanings = {
+        "calls": f"{what} calls",
+        "retries": f"repeated {what} calls",
+        "queue_depth": f"{what} calls waiting or running",
+        "num_replicas": f"replicas of the {what} that run",
+        "prompt_tokens": f"tokens sent to the {what}",
+        "completion_tokens": f"tokens the {what} wrote",
+        "cost_usd": f"cost of {what} calls in US dollars",
+    }
+    return {
+        **{f"{prefix}/{name}": meaning for name, meaning in meanings.items()},
+        **_spread(f"{prefix}/latency_s", f"seconds a {what} call", "p50 p95 p99"),
+    }
+
+
 METRICS: Mapping[str, str] = {
     **_spread("critic/score", "reward before the veto, graded rollouts", "mean max min std"),
     **_spread("critic/rewards", "reward, graded rollouts", "mean max min std"),
@@ -64,27 +81,19 @@ METRICS: Mapping[str, str] = {
     "judge/verdicts": "verdicts given, the cached ones included",
     "judge/failed_rate": "share of verdicts without a score",
     **{f"judge/failed/{kind}": f"verdicts failed as {kind}" for kind in get_args(FailureKind)},
-    **_spread("judge/latency_s", "seconds a judge call", "mean max p50 p95 p99"),
-    "judge/calls": "judge calls",
+    **_spread("judge/latency_s", "seconds a judge call", "mean max"),
     "judge/cached": "verdicts taken from the cache",
-    "judge/retries": "repeated judge calls",
+    **_served("judge", "judge"),
     "judge/parse_failure_rate": "share of verdicts that could not be read from the reply",
-    "judge/queue_depth": "judge calls waiting or running",
-    "judge/prompt_tokens": "tokens sent to the judge",
-    "judge/completion_tokens": "tokens the judge wrote",
-    "judge/cost_usd": "cost of judge calls in US dollars",
-    **{
-        f"writer/{name}": meaning
-        for name, meaning in {
-            "calls": "rubric writer calls since the driver started",
-            "retries": "repeated writer calls",
-            "queue_depth": "writer calls waiting or running",
-            "prompt_tokens": "tokens sent to the writer",
-            "completion_tokens": "tokens the writer wrote",
-            "cost_usd": "cost of writer calls in US dollars",
-        }.items()
-    },
-    **_spread("writer/latency_s", "seconds a writer call", "p50 p95 p99"),
+    "judge/gold_gap": "training reward minus the reference judge's, mean of the rollouts it scored",
+    "judge/reference_scored": "rollouts that the reference judge scored beside the training",
+    "judge/reference_failed": "rollouts that the reference judge could not score",
+    "judge/reference_skipped": "rollouts left out, since the reference judge is behind",
+    **_served("reference_judge", "reference judge"),
+    "reference_judge/parse_failure_rate": "share of its verdicts that could not be read",
+    **_served("writer", "rubric writer"),
+    "budget/usd_spent": "US dollars spent on judge and writer in all parts of the run",
+    "budget/tokens_spent": "tokens spent on judge and writer in all parts of the run",
     "actor/pg_loss": "policy gradient loss",
     "actor/kl_loss": "KL term to the reference model",
     "actor/ppo_kl": "mean old minus new log-prob",

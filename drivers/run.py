@@ -147,7 +147,7 @@ class Run:
             starting.create_task(pool.start())
         closing.callback(store.result().close)
         log.info("all parts ready after %.0f s", time.monotonic() - started)
-        judge, writer = served.result()
+        judge, writer = served.result().judge, served.result().writer
         self._live_sources = [lambda: _pool_figures(pool.status()), judge.stats, writer.stats]
         parts = Parts(pool=pool, learner=learner, judge=judge, writer=writer, store=store.result())
         return parts, store.result()

@@ -1,11 +1,12 @@
-"""The judge and the rubric writer of a run on Ray Serve, and their clients.
+"""The judge, the reference judge and the rubric writer of a run on Ray Serve, and their clients.
 
-A run has two applications, ``ratchet-<run>-judge`` and ``ratchet-<run>-writer``; a later start of
-the same run adopts those that still run with the same config and prompts and replaces the others.
+A run has an application for each, ``ratchet-<run>-judge`` and so on; a method that writes nothing
+has no writer, and a run without ``reference_judge`` no second judge. A later start of the same run
+adopts those that still run with the same config and prompts and replaces the others.
 The clients never raise for what a judge, an endpoint or a replica does: a lost replica's requests
 are asked again (grading is pure, so that is safe), and what stays unanswered is a failure of kind
 ``timeout`` or ``unavailable``. Every wait has a limit, whose message names who waited for whom.
-Ray must be running before ``start_judge`` or ``start_writer`` is called.
+Ray must be running before anything is started here.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -23,15 +25,21 @@ from core.config import RunConfig
 from core.config_served import ServedModelConfig
 from core.errors import RunStopped
 from drivers.packaged_model import resolve_model
-from drivers.served_clients import ServedJudge, ServedWriter
+from drivers.replica_count import ReplicaCount
+from drivers.served_clients import ServedJudge, ServedWriter, Watch
+from drivers.spending import Spending
 from serve.backends.base import read_api_key
 from serve.identity import judge_identity, writer_identity
 
 T = TypeVar("T")
 
-Part = Literal["judge", "writer"]
-PARTS: tuple[Part, ...] = ("judge", "writer")
-DEPLOYMENTS: dict[Part, str] = {"judge": "Judge", "writer": "RubricWriter"}
+Part = Literal["judge", "writer", "reference_judge"]
+PARTS: tuple[Part, ...] = ("judge", "writer", "reference_judge")
+DEPLOYMENTS: dict[Part, str] = {
+    "judge": "Judge",
+    "writer": "RubricWriter",
+    "reference_judge": "ReferenceJudge",
+}
 _POLL_S = 0.5
 _DESCRIBE_TIMEOUT_S = 60.0
 _SERVE_TIMEOUT_S = 180.0
@@ -45,28 +53,66 @@ def app_name(run: str, part: Part) -> str:
     return f"ratchet-{run}-{part}"
 
 
-async def start_serving(config: RunConfig) -> tuple[ServedJudge, ServedWriter]:
-    """Start Serve once, then the run's judge and writer side by side."""
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """The clients of what a run has on Serve."""
+
+    judge: ServedJudge
+    writer: ServedWriter
+    """Under a method that writes nothing it has no deployment and is never asked."""
+    reference: ServedJudge | None = None
+
+
+async def start_serving(config: RunConfig, spending: Spending | None = None) -> Served:
+    """Start Serve once, then the run's deployments side by side; replies go to ``spending``."""
     from ray import serve
 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)  # its own log files have the rest
 
     await _in_thread("start", functools.partial(serve.start, proxy_location="Disabled"))
-    return await asyncio.gather(start_judge(config), start_writer(config))
+    judge, writer, reference = await asyncio.gather(
+        start_judge(config, spending),
+        start_writer(config, spending),
+        start_reference_judge(config, spending),
+    )
+    return Served(judge=judge, writer=writer, reference=reference)
 
 
-async def start_judge(config: RunConfig) -> ServedJudge:
+async def start_judge(config: RunConfig, spending: Spending | None = None) -> ServedJudge:
     """Deploy or adopt the run's judge and return its client."""
     identity = judge_identity(config.judge)
     handle = await _start(config.name, "judge", config.judge, identity)
-    return ServedJudge(handle, config.judge, identity)
+    watch = _watch(config.name, "judge", spending)
+    return ServedJudge(handle, config.judge, identity, watch=watch)
 
 
-async def start_writer(config: RunConfig) -> ServedWriter:
+async def start_reference_judge(
+    config: RunConfig, spending: Spending | None = None
+) -> ServedJudge | None:
+    """Deploy or adopt the run's reference judge and return its client; None without one."""
+    reference = config.reference_judge
+    if reference is None:
+        return None
+    identity = judge_identity(reference)
+    handle = await _start(config.name, "reference_judge", reference, identity)
+    watch = _watch(config.name, "reference_judge", spending)
+    return ServedJudge(handle, reference, identity, prefix="reference_judge", watch=watch)
+
+
+async def start_writer(config: RunConfig, spending: Spending | None = None) -> ServedWriter:
     """Deploy or adopt the run's rubric writer and return its client."""
     identity = writer_identity(config.writer)
+    if not config.has_writer:
+        return ServedWriter(None, config.writer, identity)
     handle = await _start(config.name, "writer", config.writer, identity)
-    return ServedWriter(handle, config.writer, identity)
+    return ServedWriter(
+        handle, config.writer, identity, watch=_watch(config.name, "writer", spending)
+    )
+
+
+def _watch(run: str, part: Part, spending: Spending | None) -> Watch:
+    look = functools.partial(_num_running, app_name(run, part), part)
+    return Watch(spending=spending, num_replicas=ReplicaCount(look).latest)
 
 
 async def stop_serving(run: str, *, timeout_s: float = 60.0) -> tuple[str, ...]:
@@ -151,7 +197,7 @@ def _application(part: Part, config: ServedModelConfig, key: SecretStr, folder: 
     from serve.judge import JudgeReplica
     from serve.writer import WriterReplica
 
-    deployment: Any = serve.deployment(JudgeReplica if part == "judge" else WriterReplica)
+    deployment: Any = serve.deployment(WriterReplica if part == "writer" else JudgeReplica)
     return deployment.options(
         name=DEPLOYMENTS[part],
         num_replicas=config.num_replicas,

@@ -13,14 +13,14 @@ from core.metrics import METRICS
 from core.mismatch import MAXIMA, SUMS, mismatch_metrics
 from core.writer_requests import ContrastRequest
 from drivers.live_metrics import gauge_name
-from drivers.served_clients import ServedJudge, ServedWriter
+from drivers.served_clients import ServedJudge, ServedWriter, Watch
 from tests.fakes import FakeJudge, FakeWriter
 from tests.unit.loop_rig import Rig, make_config
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = re.compile(
-    r"(actor|critic|evolving_rubrics|gold|judge|perf|prompt_length|response_length|rollout_corr|"
-    r"timing_s|training|val|writer)/[a-z0-9_]+(/[a-z0-9_]+)*"
+    r"(actor|budget|critic|evolving_rubrics|gold|judge|perf|prompt_length|reference_judge|"
+    r"response_length|rollout_corr|timing_s|training|val|writer)/[a-z0-9_]+(/[a-z0-9_]+)*"
 )
 
 
@@ -66,8 +66,11 @@ async def test_a_step_writes_no_other_names(tmp_path: Path, method: str, is_fail
 
 def test_the_clients_and_the_learner_write_no_other_names() -> None:
     judge = ServedJudge(None, JudgeConfig(), "j")
-    writer = ServedWriter(None, WriterConfig(), "w")
-    for client in (judge, writer):
+    watch = Watch(num_replicas=lambda: 2)
+    writer = ServedWriter(None, WriterConfig(), "w", watch=watch)
+    reference = ServedJudge(None, JudgeConfig(), "r", prefix="reference_judge", watch=watch)
+    assert reference.stats()["reference_judge/num_replicas"] == 2
+    for client in (judge, writer, reference):
         client._latencies.append(1.0)
         assert set(client.stats()) <= set(METRICS)
     assert set(mismatch_metrics(dict.fromkeys((*SUMS, *MAXIMA), 1.0))) <= set(METRICS)
