@@ -100,9 +100,16 @@ class LearnerGroup:
 
     async def publish(self, version: int) -> WeightUpdate:
         """Write the current weights where workers can read them."""
+        return await self._publish(version, self._weights_folder)
+
+    async def publish_kept(self, version: int) -> WeightUpdate:
+        """Write the current weights where later versions do not replace them."""
+        return await self._publish(version, f"{self._weights_folder}/kept")
+
+    async def _publish(self, version: int, folder: str) -> WeightUpdate:
         updates = await self._all(
             f"publish version {version}",
-            lambda actor: actor.publish.remote(version, self._transport, self._weights_folder),
+            lambda actor: actor.publish.remote(version, self._transport, folder),
         )
         return updates[0]
 

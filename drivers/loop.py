@@ -24,9 +24,9 @@ from core.config import RunConfig
 from core.config_evolution import rubric_scope
 from core.errors import ConfigError, RunStopped
 from core.query import Query, rubric_id
-from core.records import Draw, GradedGroup, ScoredGroup
+from core.records import Draw, GradedGroup, ScoredGroup, WeightUpdate
 from drivers.evaluate import Evaluator
-from drivers.grading import Grader
+from drivers.grading import Grader, gathered
 from drivers.methods.build import make_method
 from drivers.methods.desk import EditDesk
 from drivers.next_visit import NextVisitEdits
@@ -249,7 +249,7 @@ class TrainLoop:
         report = await self._parts.learner.train_step(batch)
         clock.mark("update_actor")
         update = await self._parts.learner.publish(step)
-        await self._parts.pool.load_weights(update)
+        await self._load_weights(update)
         clock.mark("update_weights")
         self._untrained -= {self._number(g.draw) for g in groups}
         for _ in groups:
@@ -266,6 +266,11 @@ class TrainLoop:
         self._last_metrics = metrics | {"step": float(step)}
         self._edits.forget([g.draw for g in groups])
         self._progress.step(step, metrics, self.queue_depths())
+
+    async def _load_weights(self, update: WeightUpdate) -> None:
+        """Bring the policy's workers to this version, and tell those of the control policy."""
+        pools = [p for p in (self._parts.pool, self._parts.control) if p is not None]
+        await gathered(pool.load_weights(update) for pool in pools)
 
     def queue_depths(self) -> dict[str, int]:
         """Groups in each stage, for the progress bar."""

@@ -39,8 +39,12 @@ def make_rollout_pool(
     *,
     model_folder: str,
     actor_options: Sequence[Mapping[str, Any]],
+    kind: str = "RolloutWorker",
 ) -> RayRolloutPool:
-    """Build the pool; ``actor_options`` are Ray's, one mapping a worker, from placement."""
+    """Build the pool; ``actor_options`` are Ray's, one mapping a worker, from placement.
+
+    ``kind`` is what messages call its workers.
+    """
     assert len(actor_options) == rollout.num_workers, (len(actor_options), rollout.num_workers)
     is_cpu = rollout.num_gpus == 0
     args = policy_engine_args(policy, rollout, is_cpu=is_cpu, model_folder=model_folder)
@@ -48,7 +52,7 @@ def make_rollout_pool(
     def make_worker(index: int) -> RayRolloutWorker:
         def make_actor() -> Any:
             return RolloutWorkerActor.options(
-                **{"name": f"RolloutWorker {index}", **actor_options[index], "max_restarts": 0}
+                **{"name": f"{kind} {index}", **actor_options[index], "max_restarts": 0}
             ).remote(
                 index,
                 args,
@@ -57,16 +61,19 @@ def make_rollout_pool(
                 chat_template=policy.chat_template,
             )
 
-        return RayRolloutWorker(index, make_actor)
+        return RayRolloutWorker(index, make_actor, kind=kind)
 
-    return RayRolloutPool(rollout, make_worker)
+    return RayRolloutPool(rollout, make_worker, kind=kind)
 
 
 class RayRolloutWorker:
     """One actor as a ``WorkerPort``; the actor is made by ``start``."""
 
-    def __init__(self, index: int, make_actor: Callable[[], Any]) -> None:
+    def __init__(
+        self, index: int, make_actor: Callable[[], Any], *, kind: str = "RolloutWorker"
+    ) -> None:
         self.index = index
+        self.name = f"{kind} {index}"
         self._make_actor = make_actor
         self._actor: Any = None
 
@@ -84,7 +91,7 @@ class RayRolloutWorker:
             except ValueError as error:
                 if asyncio.get_running_loop().time() > deadline:
                     raise RolloutError(
-                        f"RolloutWorker {self.index} waited {_NAME_WAIT_S:.0f} s for its name to "
+                        f"{self.name} waited {_NAME_WAIT_S:.0f} s for its name to "
                         f"be free, wanted no other actor of that name: {error}"
                     ) from error
                 await asyncio.sleep(0.2)
@@ -115,7 +122,7 @@ class RayRolloutWorker:
     async def _call(self, method: str, *args: Any) -> Any:
         """Await an actor call; when the caller gives up, the actor's task is cancelled too."""
         if self._actor is None:
-            raise WorkerDiedError(f"RolloutWorker {self.index} has no actor yet")
+            raise WorkerDiedError(f"{self.name} has no actor yet")
         ref = getattr(self._actor, method).remote(*args)
         try:
             return await ref
@@ -124,14 +131,11 @@ class RayRolloutWorker:
             raise
         except (RayActorError, OutOfMemoryError, TaskCancelledError) as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-            raise WorkerDiedError(
-                f"the process of RolloutWorker {self.index} ended: {reason}"
-            ) from error
+            raise WorkerDiedError(f"the process of {self.name} ended: {reason}") from error
         except RayTaskError as error:
             for kind in _OWN_ERRORS:
                 if isinstance(error.cause, kind):  # without the remote traceback in its text
                     raise kind(str(error.cause)) from error
             raise RolloutError(
-                f"RolloutWorker {self.index} failed in {method}: {type(error.cause).__name__}: "
-                f"{error.cause}"
+                f"{self.name} failed in {method}: {type(error.cause).__name__}: {error.cause}"
             ) from error

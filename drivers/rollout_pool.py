@@ -64,6 +64,7 @@ class _Member:
     """A worker of the pool and what the pool knows about it."""
 
     index: int
+    name: str
     worker: WorkerPort
     update: WeightUpdate | None = None
     """What it has loaded; None while it is stale, restarting or given up."""
@@ -72,10 +73,6 @@ class _Member:
     reason: str = ""
     """Why it is out."""
     revival: asyncio.Task[None] | None = None
-
-    @property
-    def name(self) -> str:
-        return f"RolloutWorker {self.index}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,10 +88,18 @@ class PoolStatus:
 
 
 class RayRolloutPool:
-    """``RolloutPool`` over workers that ``make_worker(index)`` makes."""
+    """``RolloutPool`` over workers that ``make_worker(index)`` makes; messages call them by
+    ``kind`` and index."""
 
-    def __init__(self, config: RolloutConfig, make_worker: Callable[[int], WorkerPort]) -> None:
+    def __init__(
+        self,
+        config: RolloutConfig,
+        make_worker: Callable[[int], WorkerPort],
+        *,
+        kind: str = "RolloutWorker",
+    ) -> None:
         self._config = config
+        self._kind = kind
         self._make_worker = make_worker
         self._members: list[_Member] = []
         self._latest: WeightUpdate | None = None
@@ -107,7 +112,8 @@ class RayRolloutPool:
     async def start(self) -> None:
         """Make and start all workers; raises RolloutError when one of them does not start."""
         self._members = [
-            _Member(index=i, worker=self._make_worker(i)) for i in range(self._config.num_workers)
+            _Member(index=i, name=f"{self._kind} {i}", worker=self._make_worker(i))
+            for i in range(self._config.num_workers)
         ]
         results = await asyncio.gather(
             *(self._started(member) for member in self._members), return_exceptions=True

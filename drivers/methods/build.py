@@ -13,9 +13,11 @@ from drivers.methods.base import Method
 from drivers.methods.care import Care
 from drivers.methods.desk import EditDesk
 from drivers.methods.mpo import Mpo
+from drivers.methods.online_rubrics import OnlineRubrics
 from drivers.methods.rare import Rare
 from drivers.methods.rare_task import RareTask
 from drivers.methods.ratchet import Ratchet
+from drivers.methods.rler import Rler
 from drivers.ports import Parts
 
 
@@ -32,7 +34,10 @@ def make_method(desk: EditDesk, parts: Parts) -> Method:
             return RareTask(desk, rare)
         case MpoEvolution() as mpo:
             return Mpo(desk, mpo)
-        case RlerEvolution() | OnlineRubricsEvolution():
-            raise NotImplementedError(desk.config.evolution.method)
+        case RlerEvolution() as rler:
+            return Rler(desk, rler)
+        case OnlineRubricsEvolution() as online:
+            assert parts.control is not None, "a run of online_rubrics starts control workers"
+            return OnlineRubrics(desk, online, parts.control)
         case RatchetEvolution() as ratchet:
             return Ratchet(desk, ratchet)

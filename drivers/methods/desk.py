@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from actors.rubric_log import RubricVersion
 from core.config import RunConfig
 from core.config_evolution import (
     CareEvolution,
@@ -32,6 +33,7 @@ from core.records import (
     RescoreReply,
     RescoreRequest,
     RubricEdit,
+    UngradedGroup,
     Verdict,
 )
 from core.rubric import Criterion, Rubric
@@ -134,7 +136,7 @@ class EditDesk:
                 edits=evolution.edits,
                 step=origin.step,
                 visit=origin.visit,
-                key=f"{origin.rubric_id}:{origin.visit}:{stage}",
+                key=_commit_key(origin, stage),
                 writer=self._writer.identity,
                 seconds=seconds,
             )
@@ -154,6 +156,17 @@ class EditDesk:
         if result.status == "duplicate":  # of this very commit, or of an earlier life's other
             return await self.store.current(commit.query_id) == commit.rubric
         return result.status == "applied"
+
+    async def history(self, rubric_id: str) -> Sequence[RubricVersion]:
+        """Return all versions of a rubric, oldest first."""
+        return await self.store.history(rubric_id)
+
+    def committed(
+        self, history: Sequence[RubricVersion], origin: EditOrigin, stage: str
+    ) -> Rubric | None:
+        """Return what this visit committed in an earlier life of the run; None when nothing."""
+        key = _commit_key(origin, stage)
+        return next((v.rubric for v in history if v.key == key), None)
 
     def record(
         self, origin: EditOrigin, from_version: int, evolution: Evolution, seconds: float
@@ -189,9 +202,13 @@ def refused(evolution: Evolution, rubric: Rubric, reason: str) -> Evolution:
     return _with_status(evolution, rubric, "refused", reason)
 
 
-def origin_of(group: GradedGroup) -> EditOrigin:
+def origin_of(group: GradedGroup | UngradedGroup) -> EditOrigin:
     """Return where an edit of the group's own query comes from."""
     return EditOrigin(rubric_id=group.query.id, step=group.draw.step, visit=group.draw.visit)
+
+
+def _commit_key(origin: EditOrigin, stage: str) -> str:
+    return f"{origin.rubric_id}:{origin.visit}:{stage}"
 
 
 def _with_status(
