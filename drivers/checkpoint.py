@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from core.config import RunConfig
 from core.errors import ConfigError
 from drivers.loop import Position
 from drivers.ports import Learner, Store
@@ -103,31 +104,52 @@ def latest_checkpoint(folder: Path) -> Checkpoint | None:
     found = whole_checkpoints(folder)
     if not found:
         return None
-    path = found[-1] / _POSITION_FILE
+    return read_checkpoint(
+        found[-1],
+        remedy=f"delete {found[-1]} to go on from the checkpoint before it, or start over with "
+        "fresh=true",
+    )
+
+
+def read_checkpoint(folder: Path, *, remedy: str) -> Checkpoint:
+    """Return the checkpoint in ``folder``; ConfigError that ends with ``remedy`` if it is none."""
+    path = folder / _POSITION_FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         position = content["position"]
         return Checkpoint(
-            folder=found[-1],
+            folder=folder,
             position=Position(**position | {"untrained": tuple(position["untrained"])}),
             identity=Identity(**content["identity"]),
             wall_s=float(content["wall_s"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"got {path}, which cannot be read ({error!r}), wanted what this version writes: "
-            f"delete {found[-1]} to go on from the checkpoint before it, or start over with "
-            "fresh=true"
+            f"{remedy}"
         ) from error
 
 
-def check_same_run(found: Identity, wanted: Identity) -> None:
+def identity_of(config: RunConfig, data_fingerprint: str) -> Identity:
+    """Return what a checkpoint of this run belongs to."""
+    return Identity(
+        data_fingerprint=data_fingerprint,
+        seed=config.seed,
+        groups_per_step=config.loop.groups_per_step,
+        group_size=config.sampling.group_size,
+    )
+
+
+def check_same_run(
+    found: Identity,
+    wanted: Identity,
+    *,
+    of: str = "the run's checkpoint",
+    remedy: str = "give the config or data of the run back, choose another `name`, or start over "
+    "with fresh=true",
+) -> None:
     """Raise ConfigError when the checkpoint belongs to other data or another batch shape."""
     for name, value in asdict(found).items():
         now = getattr(wanted, name)
         if now != value:
-            raise ConfigError(
-                f"got {name}={now}, but the run's checkpoint was made with {value}: give the "
-                "config or data of the run back, choose another `name`, or start over with "
-                "fresh=true"
-            )
+            raise ConfigError(f"got {name}={now}, but {of} was made with {value}: {remedy}")

@@ -79,7 +79,7 @@ def check_run(files: RunFiles, *, min_gain: float = 0.15) -> list[Claim]:
     rewards.detail = f"{num_rows} rollouts of {len(steps)} steps"
     known.detail = f"{len(versions)} versions"
     done = {s.step for s in steps}
-    for step in range(1, max(done, default=0)):
+    for step in range(files.start_step + 1, max(done, default=0)):
         if step not in done:
             rewards.problems.append(f"step {step}: got no rollouts, wanted those of every step")
     if not num_rows:

@@ -21,7 +21,15 @@ from core.config import RunConfig
 from core.config_evolution import rubric_scope
 from core.query import rubric_id
 from core.rubric import Rubric
-from drivers.checkpoint import Checkpoint, Checkpoints, Identity, check_same_run, latest_checkpoint
+from drivers.branch import FrozenBranch
+from drivers.checkpoint import (
+    Checkpoint,
+    Checkpoints,
+    Identity,
+    check_same_run,
+    identity_of,
+    latest_checkpoint,
+)
 from drivers.config_file import dump_config
 from drivers.evaluate import Evaluator
 from drivers.learner_group import LearnerGroup
@@ -30,11 +38,11 @@ from drivers.loop import Position, TrainLoop
 from drivers.packaged_model import resolve_model
 from drivers.placement import Placement, check_resources, place
 from drivers.ports import Parts
-from drivers.preflight import RunData
 from drivers.progress import Progress
 from drivers.rollout_handles import make_rollout_pool
 from drivers.rollout_pool import PoolStatus
 from drivers.rubric_store_client import StoreClient, start_store
+from drivers.run_data import RunData
 from drivers.run_folder import RunFolder
 from drivers.self_check import check_logprobs
 from drivers.serving import start_serving, stop_serving
@@ -45,11 +53,20 @@ log = logging.getLogger("ratchet")
 class Run:
     """Everything between a checked config and a finished run folder."""
 
-    def __init__(self, config: RunConfig, data: RunData, folder: RunFolder, started: float) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        data: RunData,
+        folder: RunFolder,
+        started: float,
+        branch: FrozenBranch | None = None,
+    ) -> None:
+        """A run of its own, or ``branch``, whose config and data these then are."""
         self._config = config
         self._data = data
         self._folder = folder
         self._started = started
+        self._branch = branch
         self._loop: TrainLoop | None = None
         self._live_sources: list[Source] = []
 
@@ -69,6 +86,10 @@ class Run:
         found = latest_checkpoint(self._folder.checkpoints)
         if found is not None:
             check_same_run(found.identity, self._identity())
+        is_resumed = found is not None
+        if self._branch is not None:
+            self._branch.record()
+            found = found or self._branch.start
         try:
             end = await self._train_on_parts(found)
         except BaseExceptionGroup as group:
@@ -79,7 +100,7 @@ class Run:
         self._folder.finish(
             config,
             wall_s=self._wall_s(found),
-            is_resumed=found is not None,
+            is_resumed=is_resumed,
             install_s=_install_s(),
         )
         return True
@@ -97,12 +118,7 @@ class Run:
             return end
 
     def _identity(self) -> Identity:
-        return Identity(
-            data_fingerprint=self._data.fingerprint,
-            seed=self._config.seed,
-            groups_per_step=self._config.loop.groups_per_step,
-            group_size=self._config.sampling.group_size,
-        )
+        return identity_of(self._config, self._data.fingerprint)
 
     def _rubrics(self) -> dict[str, Rubric]:
         """The initial rubrics by id: each query's, or the one that the queries of a task share."""
@@ -162,7 +178,9 @@ class Run:
             # First: a checkpoint that does not fit is refused before any file is taken back.
             await parts.learner.load(str(found.folder / "learner"))
         self._folder.begin(dump_config(self._config), last_step=position.step)
-        await store.restore(str(found.folder / "store") if found else "", position.step)
+        # A branch begins with rubrics of its own: they are in the store as version 0.
+        is_own = found is not None and (self._branch is None or found is not self._branch.start)
+        await store.restore(str(found.folder / "store") if found and is_own else "", position.step)
         self._folder.files.restore_edits(await store.edited())
         await check_logprobs(self._config, parts.pool, parts.learner, version=position.step)
         return position

@@ -78,7 +78,8 @@ class RunFolder:
         if not self.files.summary.is_file():
             return False
         try:
-            return json.loads(self.files.summary.read_bytes())["steps"] >= num_steps
+            made = json.loads(self.files.summary.read_bytes())["steps"]
+            return self.files.start_step + made >= num_steps
         except (ValueError, KeyError, TypeError):
             return False
 

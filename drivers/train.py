@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.config import RunConfig
+from core.config_evolution import rubric_scope
 from core.errors import ConfigError, RolloutError, RunStopped, StaleVersionError, WeightSyncError
+from drivers.branch import Branch, FrozenBranch, check_no_branch, find_branch
 from drivers.config_file import load_config
 from drivers.packaged_model import resolve_model
 from drivers.plan import plan_text
@@ -38,6 +40,9 @@ EXAMPLES = """examples:
   python -m drivers.train --config drivers/configs/quickstart.yaml --dry-run
   python -m drivers.train --config my_run.yaml loop.steps=10 evolution.method=static name=baseline
   python -m drivers.train --config my_run.yaml fresh=true      (start a run of that name over)
+  python -m drivers.train --config care --dry-run              (a shipped recipe by its name)
+  python -m drivers.train --config my_run.yaml name=old loop.steps=42 \\
+      --branch-from runs/my_run/checkpoints/step_00022 --rubric 0    (and name=new --rubric latest)
 """
 
 
@@ -48,16 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr
     )
     try:
-        config = load_config(args.config, args.overrides)
-        if args.dry_run:
-            sys.stdout.write(plan_text(config) + "\n")
-            return 0
-        data = load_run_data(config)
-        problems = missing(config, data)
-        if problems:
-            more = f" (and {len(problems) - 1} more: see --dry-run)" if problems[1:] else ""
-            raise ConfigError(problems[0] + more)
-        return _run(config, data)
+        return _start(args)
     except ConfigError as error:
         sys.stderr.write(f"error: {_one_line(error)}\n")
         return 2
@@ -77,6 +73,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
 
 
+def _start(args: argparse.Namespace) -> int:
+    """Check what was asked for, then show or do it."""
+    config = given = load_config(args.config, args.overrides)
+    branch = _branch(args, config)
+    if branch is not None:
+        config = branch.config
+    if args.dry_run:
+        more = "" if branch is None else f"\n# branch\n{branch.text}\n"
+        sys.stdout.write(f"{plan_text(config)}\n{more}")
+        return 0
+    data = load_run_data(given)  # a branch draws from the queries that its method drew from
+    problems = missing(config, data)
+    if problems:
+        more = f" (and {len(problems) - 1} more: see --dry-run)" if problems[1:] else ""
+        raise ConfigError(problems[0] + more)
+    return _run(config, data, branch)
+
+
+def _folder(config: RunConfig) -> RunFolder:
+    return RunFolder(runs_root(config.runs_dir) / config.name)
+
+
+def _branch(args: argparse.Namespace, config: RunConfig) -> Branch | None:
+    """Return what ``--branch-from`` asks for."""
+    if (args.branch_from is None) != (args.rubric is None):
+        got, other = ("--rubric", "--branch-from") if args.rubric else ("--branch-from", "--rubric")
+        raise ConfigError(
+            f"got {got} alone, wanted {other} with it: a branch is a checkpoint and the version of "
+            "the rubric that stays"
+        )
+    if args.branch_from is None:
+        return None
+    branch = find_branch(config, _folder(config).files, args.branch_from, args.rubric)
+    if branch.config is not config:
+        log.info(
+            "a branch keeps its rubric: evolution.method=%s is static here, with scope=%s",
+            config.evolution.method,
+            rubric_scope(config.evolution),
+        )
+    return branch
+
+
 def _one_line(error: BaseException) -> str:
     """A message is one line, whatever a file or another library put into it."""
     return " ".join(str(error).replace("\0", "\\0").split())
@@ -94,19 +132,33 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would run and what is missing, and stop"
     )
+    parser.add_argument(
+        "--branch-from",
+        metavar="CHECKPOINT",
+        help="begin a new run at another run's checkpoint (its folder, or the run's for its newest "
+        "one) with the rubric frozen; loop.steps counts on",
+    )
+    parser.add_argument(
+        "--rubric",
+        metavar="VERSION",
+        help="the branch's rubric: a version number (of a rubric with fewer, its newest), "
+        "`checkpoint` (as of the checkpoint) or `latest`",
+    )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="override a config key")
     return parser
 
 
-def _run(config: RunConfig, data: RunData) -> int:
+def _run(config: RunConfig, data: RunData, branch: Branch | None) -> int:
     started = time.monotonic()
-    folder = RunFolder(runs_root(config.runs_dir) / config.name)
+    folder = _folder(config)
     if not config.fresh and folder.is_finished(config.loop.steps):
         sys.stdout.write(
             f"The run {config.name!r} is finished ({config.loop.steps} steps); its files are in "
             f"{folder.path}\nStart over with fresh=true, or give it more with loop.steps=N.\n"
         )
         return 0
+    if branch is None and not config.fresh:
+        check_no_branch(folder.files)
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     model_folder = Path(resolve_model(config.policy.model)).expanduser()
     problems = context_problems(config, model_folder) if model_folder.is_dir() else []
@@ -114,6 +166,10 @@ def _run(config: RunConfig, data: RunData) -> int:
         raise ConfigError(problems[0])
     data = fitted_data(config, data, model_folder)
     _say_what_is_left_out(data)
+    frozen = None if branch is None else branch.frozen(data)
+    if frozen is not None:
+        data = frozen.data
+        log.info("branch %s", frozen.branch.text)
     with folder.locked():
         from drivers.placement import check_resources, local_resources
         from drivers.ray_session import start_ray
@@ -123,7 +179,7 @@ def _run(config: RunConfig, data: RunData) -> int:
         dashboard = start_ray()
         log.info("run %s in %s", config.name, folder.path)
         log.info("dashboard %s", dashboard or "off")
-        code = asyncio.run(_train_until_signal(config, data, folder, started))
+        code = asyncio.run(_train_until_signal(config, data, folder, started, frozen))
     if code == 0:
         sys.stdout.write(_where_everything_is(folder))
     return code
@@ -155,12 +211,16 @@ def _where_everything_is(folder: RunFolder) -> str:
 
 
 async def _train_until_signal(
-    config: RunConfig, data: RunData, folder: RunFolder, started: float
+    config: RunConfig,
+    data: RunData,
+    folder: RunFolder,
+    started: float,
+    branch: FrozenBranch | None = None,
 ) -> int:
     """Train; the first signal asks for an end with a checkpoint, a second one cancels."""
     from drivers.run import Run
 
-    run = Run(config, data, folder, started)
+    run = Run(config, data, folder, started, branch)
     task = asyncio.create_task(run.train())
     received: list[int] = []
 

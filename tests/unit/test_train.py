@@ -208,3 +208,59 @@ def test_more_gpus_than_there_are_end_the_run_before_ray_starts() -> None:
         check_resources(config, {"GPU": 1.0, "CPU": 8.0})
     check_resources(config, {"GPU": 4.0, "CPU": 8.0})
     assert local_resources()["GPU"] >= 0
+
+
+# ---------------------------------------------------------------------- branches
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--branch-from", "absent"], "got --branch-from alone, wanted --rubric with it"),
+        (["--rubric", "1"], "got --rubric alone, wanted --branch-from with it"),
+        (["--branch-from", "absent", "--rubric", "0"], "got --branch-from absent, no such folder"),
+        (["--branch-from", "absent", "--rubric", "old"], "wanted a version number"),
+    ],
+)
+def test_a_branch_from_nowhere_is_exit_code_2_with_one_sentence(
+    runs: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert train.main(["--config", "quickstart", *options, "name=b"]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert list(runs.iterdir()) == []
+
+
+def test_a_branch_draws_from_the_queries_that_its_method_drew_from(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A static run needs no anchors, but a branch of a CARE run leaves out what that left out."""
+    row = {"messages": [{"role": "user", "content": "x"}], "rubric": [{"id": "c", "text": "t"}]}
+    anchor = {"anchor": {"response": "good"}}
+    rows = [row | {"id": "a"} | anchor, row | {"id": "b"}, row | {"id": "c"} | anchor]
+    (runs / "q.jsonl").write_text("\n".join(json.dumps(r) for r in rows))
+    start = runs / "source" / "checkpoints" / "step_00002"
+    start.mkdir(parents=True)
+    identity = {"data_fingerprint": "f", "seed": 0, "groups_per_step": 2, "group_size": 8}
+    position = {"step": 2, "next_draw": 4, "untrained": []}
+    content = {"position": position, "identity": identity, "wall_s": 1.0}
+    (start / "position.json").write_text(json.dumps(content))
+    monkeypatch.setattr(train, "missing", lambda *_: [])
+    taken: list[Any] = []
+    monkeypatch.setattr(train, "_run", lambda *args: taken.extend(args) or 0)
+    overrides = [
+        "name=b",
+        f"data.train={runs / 'q.jsonl'}",
+        "data.missing_anchor=skip",
+        "evolution.method=care",
+        "loop.groups_per_step=2",
+    ]
+    command = ["--config", QUICKSTART, "--branch-from", str(start), "--rubric", "0", *overrides]
+    assert train.main(command) == 0
+    config, data, branch = taken
+    assert [q.id for q in data.train] == ["a", "c"]
+    assert config.evolution.method == "static"
+    assert branch.start.position.step == 2
+    assert train.main([*command, "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "method: static" in shown
+    assert f"from {start} (step 2), rubric 0, frozen; 28 more steps" in shown
