@@ -20,8 +20,10 @@ from core.formats.prompts import PROMPT_FIELDS, messages_of
 from core.formats.rows import Dropped, ReadRows, Row, RowError, clean_text, clean_value
 from core.formats.rubric_files import (
     caps_in_row,
+    is_scored_to_two,
     is_weighted_binary,
     nested_rubric,
+    with_scale_to_two,
     with_weight_as_max,
 )
 from core.query import Anchor, Query
@@ -109,6 +111,8 @@ def _rubric(fields: dict[str, Any]) -> Rubric:
     criteria = criteria_of(nested or fields)
     if column is not None and is_weighted_binary(fields[column]):
         criteria = tuple(with_weight_as_max(c) for c in criteria)
+    if is_scored_to_two(fields, nested):
+        criteria = tuple(with_scale_to_two(c) for c in criteria)
     try:
         return Rubric(criteria=criteria, caps=caps_in_row(nested))
     except ValidationError as error:

@@ -18,6 +18,11 @@ from core.rubric import Cap, Criterion, Rubric
 
 _RARE_KEYS = {"id", "check", "scoring_rule", "max_points"}
 _MAX_PLACE = 6
+_PENALTY_LEVELS = {
+    0: "not true of the response",
+    1: "true of it in part",
+    2: "plainly true of the response",
+}
 
 
 def read_rubric(value: Any) -> Rubric:
@@ -96,10 +101,31 @@ def nested_rubric(row: dict[str, Any]) -> dict[str, Any] | None:
     """
     extra = _object(row.get("extra_info"))
     found = _object(extra.get("criteria")) if extra else None
+    return found or _ground_truth(row)
+
+
+def is_scored_to_two(row: dict[str, Any], nested: dict[str, Any] | None) -> bool:
+    """Whether ``nested`` is DR Tulu's rubric, whose judge scores every criterion 0, 1 or 2."""
+    return nested is not None and nested == _ground_truth(row)
+
+
+def with_scale_to_two(criterion: Criterion) -> Criterion:
+    """Return a DR Tulu criterion on its judge's scale.
+
+    A penalty says what its levels mean: a judge that takes high scores for praise must not read it
+    the other way round.
+    """
+    if criterion.max != 1:
+        return criterion
+    levels = None if criterion.weight > 0 else _PENALTY_LEVELS
+    return criterion.model_copy(update={"max": 2, "levels": levels})
+
+
+def _ground_truth(row: dict[str, Any]) -> dict[str, Any] | None:
     truth: Any = row.get("ground_truth")
     if isinstance(truth, list) and len(cast("list[Any]", truth)) == 1:
         truth = cast("list[Any]", truth)[0]
-    return found or _object(truth)
+    return _object(truth)
 
 
 def _object(value: Any) -> dict[str, Any] | None:

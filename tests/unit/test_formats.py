@@ -149,6 +149,18 @@ def test_a_dr_tulu_row_has_its_rubric_in_ground_truth() -> None:
     assert [(c.text, c.weight) for c in query.rubric.criteria] == [("Cites", -1), ("Is clear", 1)]
 
 
+def test_dr_tulu_criteria_are_scored_to_two_and_a_penalty_says_what_its_levels_mean() -> None:
+    rubrics = [{"description": "Overclaims", "weight": -1.0}, {"description": "Is clear"}]
+    truth = json.dumps({"query": "q", "rubrics": rubrics})
+    (query,) = read({"prompt": "p", "ground_truth": truth}).queries
+    penalty, plain = query.rubric.criteria
+    assert (penalty.max, plain.max, plain.levels) == (2, 2, None)
+    assert penalty.levels is not None
+    assert "not true" in penalty.levels[0]
+    (other,) = read({"prompt": "p", "rubrics": rubrics}).queries
+    assert [c.max for c in other.rubric.criteria] == [1, 1]
+
+
 def test_a_weighted_binary_criterion_is_0_or_its_weight_and_the_judge_is_told() -> None:
     row = {
         "prompt": "Explain tides.",
