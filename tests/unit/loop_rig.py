@@ -58,6 +58,7 @@ class Rig:
 
     def __init__(self, config: RunConfig, folder: Path, **parts: object) -> None:
         self.pool = parts.get("pool") or FakePool()
+        self.control = parts.get("control")
         self.learner = parts.get("learner") or FakeLearner()
         self.judge = parts.get("judge") or FakeJudge()
         self.writer = parts.get("writer") or FakeWriter()
@@ -74,6 +75,7 @@ class Rig:
             judge=self.judge,
             writer=self.writer,
             store=self.store,
+            control=self.control,
         )
         checkpoints = Checkpoints(
             self.folder, self.learner, self.store, IDENTITY, num_kept=2, wall_s=lambda: 1.0
