@@ -38,6 +38,8 @@ class RunFiles:
         self.rubrics = self.folder / "rubrics.sqlite"
         self.branch = self.folder / "branch.json"
         """Where a branch came from; a run of its own has none."""
+        self.spending = self.folder / "spending.json"
+        """What the run has spent on judge and writer (``drivers/spending.py``)."""
         self.summary = self.folder / "summary.json"
         self.health = self.folder / "health.json"
         self.report = self.folder / "report.html"
@@ -57,7 +59,7 @@ class RunFiles:
         made = (self.summary, self.health, self.report, self.picture)
         files = (self.config, self.metrics, self.events, *made)
         sidecars = [self.rubrics.with_name(self.rubrics.name + end) for end in ("-wal", "-shm")]
-        for path in (*files, self.branch, self.rubrics, *sidecars):
+        for path in (*files, self.branch, self.spending, self.rubrics, *sidecars):
             path.unlink(missing_ok=True)
 
     # -------------------------------------------------------------- writing
