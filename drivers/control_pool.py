@@ -26,6 +26,11 @@ class ControlPool:
         self._loaded: WeightUpdate | None = None
         self._newest: WeightUpdate | None = None
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has its first weights."""
+        return self._newest is not None
+
     async def begin(self, update: WeightUpdate) -> None:
         """Load the first weights; raises WeightSyncError when no worker could load them."""
         await self._pool.load_weights(update)

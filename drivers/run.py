@@ -18,9 +18,7 @@ from pathlib import Path
 import ray
 
 from core.config import RunConfig
-from core.config_evolution import rubric_scope
-from core.query import rubric_id
-from core.rubric import Rubric
+from core.config_evolution import OnlineRubricsEvolution
 from drivers.branch import FrozenBranch
 from drivers.checkpoint import (
     Checkpoint,
@@ -31,6 +29,7 @@ from drivers.checkpoint import (
     latest_checkpoint,
 )
 from drivers.config_file import dump_config
+from drivers.control_pool import ControlPool
 from drivers.evaluate import Evaluator
 from drivers.learner_group import LearnerGroup
 from drivers.live_metrics import LiveMetrics, Source, live_metrics
@@ -40,7 +39,7 @@ from drivers.placement import Placement, check_resources, place
 from drivers.ports import Parts
 from drivers.progress import Progress
 from drivers.rollout_handles import make_rollout_pool
-from drivers.rollout_pool import PoolStatus
+from drivers.rollout_pool import PoolStatus, RayRolloutPool
 from drivers.rubric_store_client import StoreClient, start_store
 from drivers.run_data import RunData
 from drivers.run_folder import RunFolder
@@ -68,6 +67,7 @@ class Run:
         self._started = started
         self._branch = branch
         self._loop: TrainLoop | None = None
+        self._control: ControlPool | None = None
         self._live_sources: list[Source] = []
 
     def request_stop(self) -> bool:
@@ -120,11 +120,6 @@ class Run:
     def _identity(self) -> Identity:
         return identity_of(self._config, self._data.fingerprint)
 
-    def _rubrics(self) -> dict[str, Rubric]:
-        """The initial rubrics by id: each query's, or the one that the queries of a task share."""
-        scope = rubric_scope(self._config.evolution)
-        return {rubric_id(q, scope): q.rubric for q in self._data.train}
-
     def _wall_s(self, found: Checkpoint | None) -> float:
         """Seconds of all parts of the run until now."""
         return (found.wall_s if found else 0.0) + time.monotonic() - self._started
@@ -151,21 +146,34 @@ class Run:
         closing.callback(shutil.rmtree, weights, ignore_errors=True)
         closing.callback(learner.close)
         closing.push_async_callback(pool.shutdown)
+        control_workers = _control_workers(config, placement)
+        if control_workers is not None:
+            closing.push_async_callback(control_workers.shutdown)
         closing.push_async_callback(_end_serving, config.name)
         log.info("starting workers, learner, judge, writer and store")
         started = time.monotonic()
         async with asyncio.TaskGroup() as starting:
             store = starting.create_task(
-                start_store(config.name, self._folder.rubrics, rubrics=self._rubrics())
+                start_store(config.name, self._folder.rubrics, rubrics=self._data.rubrics)
             )
             served = starting.create_task(start_serving(config))
             starting.create_task(learner.start())
             starting.create_task(pool.start())
+            if control_workers is not None:
+                starting.create_task(control_workers.start())
         closing.callback(store.result().close)
         log.info("all parts ready after %.0f s", time.monotonic() - started)
         judge, writer = served.result().judge, served.result().writer
         self._live_sources = [lambda: _pool_figures(pool.status()), judge.stats, writer.stats]
-        parts = Parts(pool=pool, learner=learner, judge=judge, writer=writer, store=store.result())
+        self._control = await _control_pool(config, control_workers, learner)
+        parts = Parts(
+            pool=pool,
+            learner=learner,
+            judge=judge,
+            writer=writer,
+            store=store.result(),
+            control=self._control,
+        )
         return parts, store.result()
 
     async def _restore(
@@ -183,6 +191,8 @@ class Run:
         await store.restore(str(found.folder / "store") if found and is_own else "", position.step)
         self._folder.files.restore_edits(await store.edited())
         await check_logprobs(self._config, parts.pool, parts.learner, version=position.step)
+        if self._control is not None and not self._control.has_begun:
+            await self._control.begin(await parts.learner.publish(position.step))
         return position
 
     # ------------------------------------------------------------------ training
@@ -218,6 +228,34 @@ class Run:
                     return await self._loop.run(position)
             finally:
                 progress.close()
+
+
+def _control_workers(config: RunConfig, placement: Placement) -> RayRolloutPool | None:
+    """Return the workers of the control policy, not started; None for methods without one."""
+    num_workers = len(placement.control_options)
+    if num_workers == 0:
+        return None
+    return make_rollout_pool(
+        config.policy,
+        config.rollout.model_copy(update={"num_workers": num_workers}),
+        model_folder=resolve_model(config.policy.model),
+        actor_options=placement.control_options,
+        kind="ControlWorker",
+    )
+
+
+async def _control_pool(
+    config: RunConfig, workers: RayRolloutPool | None, learner: LearnerGroup
+) -> ControlPool | None:
+    """Return the control policy over its workers; a reference has the initial weights, which the
+    learner still holds when this is called."""
+    if workers is None or not isinstance(config.evolution, OnlineRubricsEvolution):
+        return None
+    policy = config.evolution.online.control
+    control = ControlPool(workers, policy)
+    if policy == "reference":
+        await control.begin(await learner.publish_kept(0))
+    return control
 
 
 def _pool_figures(status: PoolStatus) -> dict[str, float]:
