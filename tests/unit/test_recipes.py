@@ -1,18 +1,7 @@
-"""The shipped recipes: each resolves, says where its values come from, and is what its paper ran.
-
-The table below was written by hand from the papers; it is not read from the recipes.
-"""
-
-import re
-import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
+"""The shipped recipes are what their papers ran."""
 
 import pytest
-import yaml
 
-from core.config import RunConfig
 from core.config_evolution import (
     CareEvolution,
     MpoEvolution,
@@ -23,82 +12,9 @@ from core.config_evolution import (
     StaticEvolution,
     rubric_scope,
 )
-from drivers.config_file import dump_config, load_config
-from drivers.train import main
-
-ROOT = Path(__file__).parents[2]
-CONFIGS = ROOT / "drivers" / "configs"
-RECIPES = sorted(p.stem for p in CONFIGS.glob("*.yaml"))
-BASES = ("care", "rare_negative", "rler", "online_rubrics", "mpo", "ratchet")
-"""Recipes that stand alone; all others extend one of them."""
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What the paper says about one recipe."""
-
-    method: str
-    steps: int
-    groups: int
-    group_size: int
-    lr: float
-    kl: float
-    mini_batches: int
-    template: str
-    scope: str = "query"
-
-
-CARE = (96, 16, 1e-6, 0.001, 2, "verbatim")
-RARE = (32, 8, 1e-6, 0.001, 1, "ids")
-
-PAPER: dict[str, Expected] = {
-    "care": Expected("care", 281, *CARE),
-    "care_300": Expected("care", 300, *CARE),
-    "care_adaptive": Expected("care", 281, *CARE),
-    "care_chase": Expected("care", 281, *CARE),
-    "care_adaptive_no_veto": Expected("care", 281, *CARE),
-    "care_adaptive_no_anchor": Expected("care", 281, *CARE),
-    "care_no_veto": Expected("care", 281, *CARE),
-    "rubric_rl": Expected("static", 281, *CARE),
-    "rubric_rl_universal": Expected("static", 281, *CARE),
-    "care_online": Expected("online_rubrics", 281, *CARE),
-    "rare_negative": Expected("rare", 132, *RARE),
-    "rare_positive": Expected("rare", 132, *RARE),
-    "rare_mixed": Expected("rare", 132, *RARE),
-    "rare_task": Expected("rare", 132, *RARE, scope="task"),
-    "sample_static": Expected("static", 132, *RARE),
-    "task_static": Expected("static", 132, *RARE, scope="task"),
-    "rare_rler": Expected("rler", 132, *RARE),
-    "rare_mpo": Expected("mpo", 132, *RARE, scope="task"),
-    "chasing_tail_rare": Expected("rare", 308, *RARE),
-    "writingbench_rare": Expected("rare", 200, *RARE),
-    "rler": Expected("rler", 650, 32, 8, 5e-7, 0.001, 1, "ids"),
-    "online_rubrics": Expected("online_rubrics", 60, 96, 16, 5e-6, 0.01, 1, "ids"),
-    "mpo": Expected("mpo", 117, 8, 8, 3e-6, 0.02, 1, "ids", scope="task"),
-    "ratchet": Expected("ratchet", 300, 32, 8, 1e-6, 0.001, 1, "ids"),
-}
-
-CARE_SWITCHES = {  # adaptive, chase, veto, anchor
-    "care": (True, True, True, True),
-    "care_300": (True, True, True, True),
-    "care_adaptive": (True, False, True, True),
-    "care_chase": (False, True, True, True),
-    "care_adaptive_no_veto": (True, False, False, True),
-    "care_adaptive_no_anchor": (True, False, True, False),
-    "care_no_veto": (True, True, False, True),
-}
-
-POLARITY = {
-    "rare_negative": "negative",
-    "rare_positive": "positive",
-    "rare_mixed": "mixed",
-    "chasing_tail_rare": "negative",
-    "writingbench_rare": "negative",
-}
-
-
-def recipe(name: str) -> RunConfig:
-    return load_config(str(CONFIGS / f"{name}.yaml"))
+from core.evolution.mpo import mpo_steps
+from core.evolution.rare_task import revision_steps
+from tests.unit.paper_recipes import CARE_SWITCHES, PAPER, POLARITY, RECIPES, Expected, recipe
 
 
 def test_every_recipe_stands_in_the_table_and_the_other_way_round() -> None:
@@ -184,8 +100,7 @@ def test_task_level_rare_revises_five_times_from_12_to_16_groups_of_three_steps(
     assert (task.revisions, task.evidence_steps) == (5, 3)
     assert (task.min_groups, task.max_groups, task.max_mean_shift) == (12, 16, 0.35)
     assert list(config.data.task_rubrics) == ["2d_animation"]
-    steps = [round(i * config.loop.steps / (task.revisions + 1)) for i in range(1, 6)]
-    assert steps == [22, 44, 66, 88, 110]
+    assert revision_steps(config.loop.steps, task.revisions) == (22, 44, 66, 88, 110)
 
 
 @pytest.mark.parametrize("name", [n for n in PAPER if PAPER[n].steps == 132])
@@ -222,6 +137,7 @@ def test_the_baselines_of_rare_are_its_adaptations() -> None:
     assert (rler.rler.max_new, rler.rler.max_active, rler.rler.negative) == (5, 5, False)
     assert isinstance(mpo, MpoEvolution)
     assert (mpo.mpo.every_steps, mpo.mpo.revisions) == (None, 5)
+    assert mpo_steps(mpo.mpo, recipe("rare_mpo").loop.steps) == (22, 44, 66, 88, 110)
 
 
 def test_rler_has_the_settings_of_its_own_paper() -> None:
@@ -269,126 +185,3 @@ def test_ratchet_has_every_gate_the_triggers_a_reference_judge_and_a_budget() ->
     assert config.reference_judge is not None
     assert config.reference_judge.model != config.judge.model
     assert config.budget.tokens is not None
-
-
-# ------------------------------------------------------------------ what a person sees
-@pytest.mark.parametrize("name", RECIPES)
-def test_the_dry_run_of_a_recipe_ends_well_and_says_what_is_missing(
-    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    assert main(["--config", str(CONFIGS / f"{name}.yaml"), "--dry-run"]) == 0
-    shown = capsys.readouterr().out
-    missing = shown.split("# missing\n")[1].strip().splitlines()
-    assert f"name: {name}\n" in shown
-    if name == "quickstart":
-        assert missing == ["nothing"]
-    else:
-        assert recipe(name).data.train in "\n".join(missing)
-
-
-@pytest.mark.parametrize("name", ["care_adaptive_no_veto", "rare_task"])
-def test_a_dry_run_by_name_takes_seconds_and_loads_neither_torch_nor_vllm_nor_ray(
-    name: str,
-) -> None:
-    code = (
-        "import sys\n"
-        "from drivers.train import main\n"
-        f"code = main(['--config', '{name}', '--dry-run'])\n"
-        "heavy = sorted({'torch', 'vllm', 'ray', 'deepspeed', 'transformers'} & set(sys.modules))\n"
-        "print('heavy', heavy)\n"
-        "sys.exit(code)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    assert "heavy []" in done.stdout
-    assert "# missing" in done.stdout
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_a_resolved_recipe_can_be_given_again(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text(dump_config(recipe(name)))
-    assert load_config(str(path)) == recipe(name)
-
-
-@pytest.mark.parametrize("name", [n for n in RECIPES if n not in (*BASES, "quickstart")])
-def test_a_derived_recipe_states_only_what_differs(name: str) -> None:
-    tree = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text())
-    parent = yaml.safe_load(dump_config(recipe(tree["extends"].removesuffix(".yaml"))))
-    assert tree["extends"].removesuffix(".yaml") in BASES
-    same = [
-        path
-        for path, value in _leaves(tree)
-        if path[0] != "evolution" and _at(parent, path) == value
-    ]
-    known = {
-        ("sampling", "max_new_tokens"),  # WritingBench: said again, because the source is another
-    }
-    assert set(same) <= known
-
-
-def _leaves(tree: object, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], object]]:
-    if not isinstance(tree, dict):
-        return [(path, tree)]
-    return [leaf for key, value in tree.items() for leaf in _leaves(value, (*path, str(key)))]
-
-
-def _at(tree: object, path: tuple[str, ...]) -> object:
-    for key in path:
-        if not isinstance(tree, dict) or key not in tree:
-            return None
-        tree = tree[key]
-    return tree
-
-
-@pytest.mark.parametrize("name", PAPER)
-def test_every_value_of_a_recipe_names_its_source(name: str) -> None:
-    bare = []
-    for line in (CONFIGS / f"{name}.yaml").read_text().splitlines():
-        value = re.match(r"\s*[\w-]+:\s+(?!#)(\S.*)$", line)
-        if value is None or line.startswith(("name:", "extends:")):
-            continue
-        comment = value.group(1).partition(" # ")[2].strip()
-        if len(comment) < 3:
-            bare.append(line)
-    assert bare == []
-
-
-def test_recipes_that_stand_alone_set_every_value_that_decides_a_result() -> None:
-    """A default that changes later must not change what a paper's recipe runs."""
-    wanted = {
-        "sampling": {"group_size", "max_new_tokens", "temperature"},
-        "learner": {"lr", "warmup_steps", "mini_batches", "dual_clip", "kl_coef", "betas",
-                    "weight_decay", "max_grad_norm", "clip_low", "clip_high"},
-        "advantage": {"ddof", "eps", "should_scale", "drop_flat_groups"},
-        "reward": {"weights", "normaliser"},
-        "judge": {"backend", "model", "template", "temperature", "max_tokens"},
-        "loop": {"steps", "groups_per_step", "max_policy_age"},
-    }  # fmt: skip
-    for name in BASES:
-        if name == "ratchet":
-            continue
-        tree = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text())
-        absent = {part: keys - set(tree[part]) for part, keys in wanted.items()}
-        assert not any(absent.values()), (name, absent)
-
-
-# ------------------------------------------------------------------ the texts about recipes
-@pytest.mark.parametrize("file", ["README.md", "docs/methods.md"])
-def test_the_table_of_methods_names_every_recipe(file: str) -> None:
-    text = (ROOT / file).read_text()
-    assert [n for n in PAPER if f"--config {n}`" not in text] == []
-
-
-@pytest.mark.parametrize("file", ["README.md", "docs/methods.md", *(
-    f"drivers/configs/{name}.yaml" for name in RECIPES
-)])  # fmt: skip
-def test_every_command_in_the_texts_names_a_recipe_that_exists(file: str) -> None:
-    text = (ROOT / file).read_text()
-    named = re.findall(r"--config\s+([\w./]+)", text)
-    own = {"my_run.yaml", "NAME"}
-    unknown = {n for n in named if Path(n).stem not in RECIPES and n not in own}
-    assert unknown == set()
