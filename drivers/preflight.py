@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from actors.chat_template import policy_tokenizer, prompt_token_ids, read_chat_template
 from core.config import RunConfig
@@ -105,7 +106,13 @@ def fitted_data(config: RunConfig, data: RunData, folder: Path) -> RunData:
     ``folder`` is the model's, or the name that the hub knows it by.
     """
     limit = config.data.max_prompt_tokens
-    train = _prompt_lengths(config, data.train, folder)
+    policy = config.policy
+    tokenizer = policy_tokenizer(
+        str(folder),
+        trust_remote_code=policy.trust_remote_code,
+        chat_template=policy.chat_template,
+    )
+    train = _prompt_lengths(tokenizer, data.train)
     if limit is not None:
         over = {name: length for name, length in train.items() if length > limit}
         if over and config.data.overlong_prompt == "error":
@@ -115,7 +122,7 @@ def fitted_data(config: RunConfig, data: RunData, folder: Path) -> RunData:
             )
         if over:
             data = replace(
-                with_queries(data, [q for q in data.train if q.id not in over]),
+                with_queries(config, data, [q for q in data.train if q.id not in over]),
                 num_overlong=len(over),
             )
             check_enough(
@@ -125,21 +132,15 @@ def fitted_data(config: RunConfig, data: RunData, folder: Path) -> RunData:
             )
             kept = {q.id for q in data.train}
             train = {name: length for name, length in train.items() if name in kept}
-    held_out = _prompt_lengths(config, data.eval, folder)
+    held_out = _prompt_lengths(tokenizer, data.eval)
     problem = _room_problem(config, train) or _room_problem(config, held_out)
     if problem:
         raise ConfigError(problem)
     return data
 
 
-def _prompt_lengths(config: RunConfig, queries: Sequence[Query], folder: Path) -> dict[str, int]:
+def _prompt_lengths(tokenizer: Any, queries: Sequence[Query]) -> dict[str, int]:
     """Return the tokens of each query's prompt as the policy is given it."""
-    policy = config.policy
-    tokenizer = policy_tokenizer(
-        str(folder),
-        trust_remote_code=policy.trust_remote_code,
-        chat_template=policy.chat_template,
-    )
     lengths: dict[str, int] = {}
     for query in queries:
         try:

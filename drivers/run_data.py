@@ -56,20 +56,22 @@ def load_run_data(config: RunConfig) -> RunData:
         fingerprint=train.fingerprint,
         num_without_anchor=len(train.queries) - len(used),
     )
-    return replace(with_queries(data, used), rubrics=_rubrics(config, used, scope))
+    return with_queries(config, data, used)
 
 
-def with_queries(data: RunData, kept: Sequence[Query]) -> RunData:
-    """Return the data with these training queries only.
+def with_queries(config: RunConfig, data: RunData, kept: Sequence[Query]) -> RunData:
+    """Return the data with these training queries and their rubrics only.
 
     What is left out changes which query is drawn when, so it is part of the fingerprint.
     """
     names = {q.id for q in kept}
     gone = [q.id for q in data.train if q.id not in names]
-    if not gone:
-        return replace(data, train=tuple(kept))
-    text = data.fingerprint + "\n" + json.dumps(gone)
-    return replace(data, train=tuple(kept), fingerprint=hashlib.sha256(text.encode()).hexdigest())
+    fingerprint = data.fingerprint
+    if gone:
+        text = f"{fingerprint}\n{json.dumps(gone)}"
+        fingerprint = hashlib.sha256(text.encode()).hexdigest()
+    rubrics = _rubrics(config, kept, rubric_scope(config.evolution))
+    return replace(data, train=tuple(kept), fingerprint=fingerprint, rubrics=rubrics)
 
 
 def check_enough(config: RunConfig, num_queries: int, left_out: str = "") -> None:

@@ -99,6 +99,7 @@ def test_prompts_over_the_limit_are_left_out_and_change_the_fingerprint(model: P
     queries = (of_tokens("a", 9), of_tokens("b", 12), of_tokens("c", 2))
     data = fitted_data(config, run_data(queries), model)
     assert [q.id for q in data.train] == ["a", "c"]
+    assert list(data.rubrics) == ["a", "c"]
     assert data.num_overlong == 1
     again = fitted_data(config, run_data(queries), model)
     other = fitted_data(config, run_data((*queries, of_tokens("d", 30))), model)
