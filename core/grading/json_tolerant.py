@@ -107,6 +107,8 @@ class TolerantReader:
         if ")" in text and "(" not in text:
             self.at = match.start() + text.index(")")
             text = text[: text.index(")")]
+        if self.at == match.start():  # a bracket that closes nothing, a comment that never ends
+            self._stray()
         return Scalar(text.strip(), is_string=False, is_last=self._is_at_end())
 
     def _stray(self) -> None:
