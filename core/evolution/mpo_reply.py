@@ -122,7 +122,7 @@ def _item_texts(reply: Completion, max_criteria: int) -> tuple[str, ...]:
     for n, item in enumerate(found, start=1):
         if not item.strip():
             continue
-        text = checked_text(item, f"item {n}")
+        text = checked_text(item.strip(), f"item {n}")
         texts.setdefault(compact_text(text), text)
     if not texts:
         raise WriterReplyError("got empty items only, wanted a criterion in each")
