@@ -35,6 +35,7 @@ from drivers.learner_group import LearnerGroup
 from drivers.live_metrics import LiveMetrics, Source, live_metrics
 from drivers.loop import Position, TrainLoop
 from drivers.packaged_model import resolve_model
+from drivers.past_groups import past_groups
 from drivers.placement import Placement, check_resources, place
 from drivers.ports import Parts
 from drivers.progress import Progress
@@ -200,6 +201,10 @@ class Run:
         self, position: Position, parts: Parts, found: Checkpoint | None
     ) -> Position:
         config = self._config
+        queries = {q.id: q for q in self._data.train}
+        past = await past_groups(
+            self._folder.files, parts.store, queries, config.evolution, position.step
+        )
         progress = Progress(config.loop.steps, position.step)
         checkpoints = Checkpoints(
             self._folder.checkpoints,
@@ -215,7 +220,7 @@ class Run:
         with self._folder.recorder() as recorder:
             self._loop = TrainLoop(
                 config,
-                {q.id: q for q in self._data.train},
+                queries,
                 parts,
                 recorder,
                 checkpoints,
@@ -225,7 +230,7 @@ class Run:
             sources = [self._loop.live_figures, *self._live_sources]
             try:
                 async with live_metrics(LiveMetrics(config.name), sources):
-                    return await self._loop.run(position)
+                    return await self._loop.run(position, past)
             finally:
                 progress.close()
 
