@@ -66,7 +66,7 @@ METRICS: Mapping[str, str] = {
     "evolving_rubrics/deadline_missed": "edits that came after their deadline",
     "evolving_rubrics/commit_conflicts": "edits made for a version that was no longer current",
     "evolving_rubrics/restored": "criteria that a writer left out and that were put back",
-    "evolving_rubrics/retired": "least telling criteria that went, since a rubric was over its cap",
+    "evolving_rubrics/retired": "criteria that left with no successor: over a cap, flat, outdated",
     "evolving_rubrics/refused_by_gate": "edits refused by a gate before the commit",
     "evolving_rubrics/refused_by_gate/redundant": "of these: near duplicates and contraries",
     "evolving_rubrics/refused_by_gate/anchor": "of these: the anchor fails the new [Resist]",
