@@ -48,7 +48,7 @@ EXAMPLES = """examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, check, train; returns the exit code."""
-    args = _parser().parse_args(arguments)
+    args = _parser().parse_intermixed_args(arguments)  # overrides may stand anywhere
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr
     )

@@ -260,7 +260,7 @@ def test_a_branch_draws_from_the_queries_that_its_method_drew_from(
     assert [q.id for q in data.train] == ["a", "c"]
     assert config.evolution.method == "static"
     assert branch.start.position.step == 2
-    assert train.main([*command, "--dry-run"]) == 0
+    assert train.main([*command[:4], "seed=0", *command[4:], "--dry-run", "loop.steps=30"]) == 0
     shown = capsys.readouterr().out
     assert "method: static" in shown
     assert f"from {start} (step 2), rubric 0, frozen; 28 more steps" in shown
