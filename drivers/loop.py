@@ -33,6 +33,7 @@ from drivers.next_visit import NextVisitEdits
 from drivers.ports import Parts, Recorder
 from drivers.progress import Progress
 from drivers.queries import QueryStream
+from drivers.reference_judge import ReferenceMonitor
 from drivers.step_meter import StepClock, StepMeter
 
 
@@ -92,13 +93,21 @@ class TrainLoop:
         self._meter = StepMeter(
             config.judge, self._grader, self._desk, self._edits, parts.judge, parts.writer
         )
+        self._monitor = ReferenceMonitor(config, parts.reference, parts.store)
         self._last_metrics: dict[str, float] = {}
         self._untrained: set[int] = set()
         self._next_draw = 0
         self._stop = asyncio.Event()
+        self._stop_reason = ""
+        if parts.spending is not None:
+            parts.spending.on_exceeded = self.request_stop
 
-    def request_stop(self) -> None:
-        """Ask for an end with a checkpoint; safe to call from a signal handler."""
+    def request_stop(self, reason: str = "") -> None:
+        """Ask for an end with a checkpoint; safe to call from a signal handler.
+
+        With a ``reason`` the run ends with RunStopped, and no group trains that was not complete.
+        """
+        self._stop_reason = self._stop_reason or reason
         self._stop.set()
 
     async def run(self, start: Position, past: Sequence[GradedGroup] = ()) -> Position:
@@ -130,6 +139,7 @@ class TrainLoop:
             await asyncio.gather(trainer, *stages, return_exceptions=True)
             await self._edits.close()
             await self._method.close()
+            await self._monitor.close()
 
     def _check_start(self, start: Position) -> None:
         """Refuse a position that a step in draw order would wait on for ever."""
@@ -187,6 +197,7 @@ class TrainLoop:
             group = await self._method.same_step(group)
             self._edits.start(group)
             scored = score_group(group, self._config.reward, self._config.advantage)
+            self._monitor.start(scored)
             self._meter.times.scored(group.draw)
             await self._scored.put(scored)
 
@@ -211,6 +222,8 @@ class TrainLoop:
                 break
         if saved != done:
             await self._checkpoint(done)
+        if self._stop_reason:
+            raise RunStopped(self._stop_reason)
         return self._position(done)
 
     async def _collect(self, step: int) -> list[ScoredGroup]:
@@ -232,7 +245,7 @@ class TrainLoop:
         stop = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait([groups, stop], return_when=asyncio.FIRST_COMPLETED)
-            return groups.result() if groups.done() else None
+            return groups.result() if groups.done() and not self._stop_reason else None
         finally:
             groups.cancel()
             stop.cancel()
@@ -254,7 +267,12 @@ class TrainLoop:
         self._untrained -= {self._number(g.draw) for g in groups}
         for _ in groups:
             self._slots.release()
-        metrics = self._meter.metrics(step, groups, report, clock)
+        if step == self._config.loop.steps:
+            await self._monitor.drain()
+        metrics = self._meter.metrics(step, groups, report, clock) | self._monitor.metrics()
+        if self._parts.spending is not None:
+            self._parts.spending.save()
+            metrics |= self._parts.spending.metrics()
         if self._is_evaluation_due(step):
             assert self._evaluator is not None
             clock.mark("metrics")

@@ -31,6 +31,7 @@ from core.records import (
 )
 from core.rubric import Rubric
 from core.writer_requests import WriterRequest
+from drivers.spending import Spending
 
 
 class RolloutPool(Protocol):
@@ -203,3 +204,7 @@ class Parts:
     store: Store
     control: RolloutPool | None = None
     """Workers of the control policy (Online Rubrics)."""
+    reference: JudgeClient | None = None
+    """The judge that only watches."""
+    spending: Spending | None = None
+    """What all clients add their replies to, and its budget."""

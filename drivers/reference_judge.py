@@ -26,13 +26,14 @@ log = logging.getLogger(__name__)
 
 
 class ReferenceMonitor:
-    """Has sampled rollouts judged again, and tells the gap."""
+    """Has sampled rollouts judged again, and tells the gap; without a judge it does nothing."""
 
-    def __init__(self, config: RunConfig, judge: JudgeClient, store: Store) -> None:
-        assert config.reference_judge is not None, "made for a run with reference_judge"
-        self._frac = config.reference_judge.frac
+    def __init__(self, config: RunConfig, judge: JudgeClient | None, store: Store) -> None:
+        reference = config.reference_judge
+        self._frac = reference.frac if reference is not None and judge is not None else 0.0
+        self._call_limit_s = reference.timeout_s if reference is not None else 0.0
         self._reward = config.reward
-        self._judge = CachedJudge(judge, store)
+        self._judge = None if judge is None else CachedJudge(judge, store)
         self._tasks: set[asyncio.Task[None]] = set()
         self._gaps: list[float] = []
         self._num_failed = self._num_skipped = 0
@@ -51,6 +52,8 @@ class ReferenceMonitor:
 
     def metrics(self) -> dict[str, float]:
         """Return the gap and the counts of what finished since the last call."""
+        if self._judge is None:
+            return {}
         gaps, self._gaps = self._gaps, []
         metrics = {
             "judge/reference_scored": float(len(gaps)),
@@ -60,10 +63,11 @@ class ReferenceMonitor:
         self._num_failed = self._num_skipped = 0
         return metrics | ({"judge/gold_gap": sum(gaps) / len(gaps)} if gaps else {})
 
-    async def drain(self, timeout_s: float) -> None:
-        """Wait for what is under way, but no longer than that: then it counts in no step."""
+    async def drain(self, timeout_s: float | None = None) -> None:
+        """Wait for what is under way, no longer than that (one call's limit): the rest counts
+        nowhere."""
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=timeout_s)
+            await asyncio.wait(self._tasks, timeout=timeout_s or self._call_limit_s)
 
     async def close(self) -> None:
         """Cancel what still runs."""
@@ -80,6 +84,7 @@ class ReferenceMonitor:
         return sample_point(draw.query_id, draw.visit, index) < self._frac
 
     async def _compare(self, group: ScoredGroup, rollout: ScoredRollout, reward: float) -> None:
+        assert self._judge is not None, "without a judge nothing is sampled"
         response = rollout.graded.rollout.response
         try:
             judged = await self._judge.judged(group.query, response, group.rubric.criteria)

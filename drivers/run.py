@@ -46,6 +46,7 @@ from drivers.run_data import RunData
 from drivers.run_folder import RunFolder
 from drivers.self_check import check_logprobs
 from drivers.serving import start_serving, stop_serving
+from drivers.spending import Spending
 
 log = logging.getLogger("ratchet")
 
@@ -131,6 +132,9 @@ class Run:
     ) -> tuple[Parts, StoreClient]:
         """Start everything side by side; what was started is closed in reverse order."""
         config = self._config
+        spending = Spending(config.budget, self._folder.files.spending)
+        spending.check()
+        closing.callback(spending.save)
         weights = _weights_folder(self._folder.path)
         learner = LearnerGroup(
             config,
@@ -157,7 +161,7 @@ class Run:
             store = starting.create_task(
                 start_store(config.name, self._folder.rubrics, rubrics=self._data.rubrics)
             )
-            served = starting.create_task(start_serving(config))
+            served = starting.create_task(start_serving(config, spending))
             starting.create_task(learner.start())
             starting.create_task(pool.start())
             if control_workers is not None:
@@ -165,7 +169,12 @@ class Run:
         closing.callback(store.result().close)
         log.info("all parts ready after %.0f s", time.monotonic() - started)
         judge, writer = served.result().judge, served.result().writer
-        self._live_sources = [lambda: _pool_figures(pool.status()), judge.stats, writer.stats]
+        self._live_sources = [
+            lambda: _pool_figures(pool.status()),
+            judge.stats,
+            writer.stats,
+            spending.metrics,
+        ]
         self._control = await _control_pool(config, control_workers, learner)
         parts = Parts(
             pool=pool,
@@ -174,6 +183,8 @@ class Run:
             writer=writer,
             store=store.result(),
             control=self._control,
+            reference=served.result().reference,
+            spending=spending,
         )
         return parts, store.result()
 

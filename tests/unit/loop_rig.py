@@ -59,6 +59,8 @@ class Rig:
     def __init__(self, config: RunConfig, folder: Path, **parts: object) -> None:
         self.pool = parts.get("pool") or FakePool()
         self.control = parts.get("control")
+        self.reference = parts.get("reference")
+        self.spending = parts.get("spending")
         self.learner = parts.get("learner") or FakeLearner()
         self.judge = parts.get("judge") or FakeJudge()
         self.writer = parts.get("writer") or FakeWriter()
@@ -76,6 +78,8 @@ class Rig:
             writer=self.writer,
             store=self.store,
             control=self.control,
+            reference=self.reference,
+            spending=self.spending,
         )
         checkpoints = Checkpoints(
             self.folder, self.learner, self.store, IDENTITY, num_kept=2, wall_s=lambda: 1.0
