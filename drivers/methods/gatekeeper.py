@@ -201,11 +201,7 @@ class Gatekeeper:
 
 def _changed(evolution: Evolution) -> list[Criterion]:
     """The new and rewritten criteria, in the order of their edits."""
-    return [
-        e.new
-        for e in evolution.edits
-        if e.status == "accepted" and e.new is not None and e.new != e.old
-    ]
+    return [e.new for e in evolution.edits if e.status == "accepted" and e.new is not None]
 
 
 def _retirement(criterion_id: str, group: GradedGroup, num_criteria: int, limit: int) -> str:

@@ -264,13 +264,13 @@ def test_criteria_that_were_never_measured_go_last() -> None:
 
 # ------------------------------------------------------------------ replacements
 def replaced_group() -> tuple[Replaced, Replaced]:
-    """A saturated group before and after c1 and c2 were replaced, told apart by c2 only."""
+    """A group before and after c1 and c2, which it satisfied, were replaced."""
     rubric = rubric_of(llm("c1"), llm("c2"), llm("c3"))
     before = graded_group(rubric, [{"c1": 1, "c2": 1, "c3": 0}, {"c1": 1, "c2": 1, "c3": 1}])
     new = (llm("c1", "New check one"), llm("c2", "New check two"))
     after = graded_group(
         rubric.with_criteria((*new, llm("c3"))),
-        [{"c1": 1, "c2": 0, "c3": 0}, {"c1": 1, "c2": 1, "c3": 1}],
+        [{"c1": 0, "c2": 0, "c3": 0}, {"c1": 0, "c2": 1, "c3": 1}],
     )
     edits = tuple(
         RubricEdit(

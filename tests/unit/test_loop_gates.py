@@ -1,118 +1,36 @@
-"""Gates and triggers in the loop on fakes: what is refused, what it costs, what is written.
-
-Each step has two groups of two rollouts, ``rollout 0`` and ``rollout 1`` of its query; the judge's
-scores stand in a table by criterion text: (rollout 0, rollout 1, anchor).
-"""
+"""Gates and triggers in the loop on fakes: what is refused, what it costs, what is written."""
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from core.records import GenerateRequest, JudgeReply, JudgeRequest, Rollout, RubricEdit, Verdict
+from core.records import JudgeReply, JudgeRequest
 from core.rubric import Criterion
-from core.writer_requests import ContrastRequest, ReplacementRequest
-from tests.fakes import FakeJudge, FakePool, FakeStore, FakeWriter
-from tests.unit.loop_rig import Rig, make_config
-
-Scores = tuple[int | None, int | None, int | None]
-
-BASE: Mapping[str, Scores] = {"Is it short": (1, 0, 1), "Is it kind": (1, 0, 1)}
-"""Rollout 0 is the top one and satisfies all."""
-ALL_GATES = {"anchor_passes": True, "discriminates": True, "not_redundant": True}
-
-
-class NamedPool(FakePool):
-    """Rollouts that say which of the group they are."""
-
-    async def generate(self, request: GenerateRequest) -> Rollout:
-        rollout = await super().generate(request)
-        return replace(rollout, response=f"rollout {request.index} of {request.query_id}")
-
-
-class TableJudge(FakeJudge):
-    """Scores from a table; None is a judge that could not be reached."""
-
-    def __init__(self, table: Mapping[str, Scores]) -> None:
-        super().__init__()
-        self.table = {**BASE, **table}
-
-    def verdict(self, criterion: Criterion, response: str) -> Verdict:
-        place = 2 if response == "a good answer" else int(response.split()[1])
-        score = self.table[criterion.text][place]
-        return Verdict(
-            criterion_id=criterion.id,
-            score=score,
-            max=criterion.max,
-            failure="unavailable" if score is None else None,
-        )
-
-    @property
-    def on_anchor(self) -> list[JudgeRequest]:
-        return [r for r in self.requests if r.response == "a good answer"]
-
-
-def contrast_reply(new: str) -> Callable[[object], str]:
-    """A writer that adds ``new`` ("[llm] ..." or "[Resist] ...") to every set."""
-
-    def reply(request: object) -> str:
-        assert isinstance(request, ContrastRequest)
-        items = [*(c.tagged for c in (*request.satisfied, *request.unsatisfied)), new]
-        return f"<ANALYSIS>gap</ANALYSIS><FINAL_SET>{json.dumps(items)}</FINAL_SET>"
-
-    return reply
-
-
-def rig(
-    folder: Path,
-    new: str | Callable[[object], str],
-    table: Mapping[str, Scores],
-    *,
-    gates: Mapping[str, object] = ALL_GATES,
-    steps: int = 1,
-    store: FakeStore | None = None,
-    **evolution: object,
-) -> Rig:
-    """One or more steps of CARE in the same step, with gates."""
-    tree = {"method": "care", "apply": "same_step", "gates": dict(gates), **evolution}
-    config = make_config(loop__steps=steps, evolution=tree)
-    reply = contrast_reply(new) if isinstance(new, str) else new
-    return Rig(
-        config,
-        folder,
-        pool=NamedPool(),
-        judge=TableJudge(table),
-        writer=FakeWriter(reply),
-        store=store or FakeStore(),
-    )
-
-
-def edits(made: Rig) -> list[RubricEdit]:
-    return [edit for _, edit, _, _ in made.recorder.edits]
-
-
-def total(made: Rig, name: str) -> float:
-    return sum(metrics.get(name, 0.0) for _, _, metrics in made.recorder.steps)
-
-
-def versions(made: Rig) -> list[int]:
-    return [g.rubric.version for _, groups, _ in made.recorder.steps for g in groups]
+from tests.fakes import FakeStore
+from tests.unit.gates_rig import (
+    ALL_GATES,
+    Scores,
+    TableJudge,
+    edits,
+    rig,
+    total,
+    versions,
+)
 
 
 # ------------------------------------------------------------------ without gates
 async def test_without_gates_nothing_is_asked_beyond_the_rollouts(tmp_path: Path) -> None:
-    made = rig(tmp_path, "[Resist] No praise", {"No praise": (0, 1, 0)}, gates={}, apply=NEXT)
+    made = rig(
+        tmp_path, "[Resist] No praise", {"No praise": (0, 1, 0)}, gates={}, apply="next_visit"
+    )
     await made.run()
     assert [e.status for e in edits(made)] == ["accepted", "accepted"]
     # Two groups of two rollouts; the anchor fails the criterion, and nobody asks.
     assert len(made.judge.requests) == 4
     assert made.judge.rescores == []
-
-
-NEXT = "next_visit"
 
 
 # ------------------------------------------------------------------ the anchor
@@ -194,6 +112,17 @@ async def test_a_criterion_must_tell_rollouts_apart_or_be_failed_by_the_top_one(
             "does not fail it"
         }
     assert total(made, "evolving_rubrics/refused_by_gate/discriminates") == (0 if is_in else 2)
+
+
+async def test_a_rollout_without_a_reward_is_not_told_apart_from_others(tmp_path: Path) -> None:
+    # Rollout 1 is ungraded: the judge has no score for it on c2.
+    table: Mapping[str, Scores] = {"Is it kind": (1, None, 1), "Names a source": (1, 0, 1)}
+    made = rig(tmp_path, "[llm] Names a source", table)
+    await made.run()
+    assert {e.reason for e in edits(made)} == {
+        "gate discriminates: 1 of 1 rollouts have scores on 'a1', all 1 of 1, and the top one does "
+        "not fail it"
+    }
 
 
 async def test_a_judge_that_gives_no_score_refuses_and_raises_nothing(tmp_path: Path) -> None:
@@ -284,6 +213,21 @@ async def test_what_is_over_the_cap_goes_in_the_same_version(tmp_path: Path) -> 
         assert all(set(s.graded.verdicts) == {"c1", "a1"} for g in groups for s in g.rollouts)
 
 
+async def test_a_rewritten_criterion_does_not_go_by_its_old_scores(tmp_path: Path) -> None:
+    """c2 is rewritten; under its old text it was the least telling one."""
+
+    def reply(request: object) -> str:
+        items = ["[llm] Is it short", "[llm] Is it kind to children"]
+        return f"<ANALYSIS>gap</ANALYSIS><FINAL_SET>{json.dumps(items)}</FINAL_SET>"
+
+    table: Mapping[str, Scores] = {"Is it kind": (1, 1, 1), "Is it kind to children": (0, 1, 1)}
+    made = rig(tmp_path, reply, table, gates={"max_active": 1})
+    await made.run()
+    assert [[c.text for c in commit.rubric.criteria] for commit in made.store.commits] == [
+        ["Is it kind to children"]
+    ] * 2
+
+
 # ------------------------------------------------------------------ triggers
 async def test_only_every_second_step_is_contrasted(tmp_path: Path) -> None:
     trigger = {"when": "every", "every_steps": 2}
@@ -307,116 +251,3 @@ async def test_signals_ask_the_writer_only_near_the_ceiling(tmp_path: Path) -> N
     await full.run()
     assert len(full.writer.requests) == 2
     assert total(full, "evolving_rubrics/not_triggered") == 0
-
-
-# ------------------------------------------------------------------ ratchet
-def replacement_reply(request: ReplacementRequest) -> str:
-    updates = [
-        {
-            "id": i,
-            "polarity": "negative",
-            "diagnosis": {
-                "difference": "one is longer",
-                "best_rollout_ids": ["R0"],
-                "weaker_rollout_ids": ["R1"],
-                "learning_direction": "avoid it",
-                "nonredundancy": "not covered",
-            },
-            "rubric": {
-                "id": i,
-                "check": f"Fresh check {i}",
-                "max_points": 1,
-                "scoring_rule": "1 = absent; 0 = present",
-            },
-        }
-        for i in request.saturated_ids[: request.num_updates]
-    ]
-    return json.dumps({"updates": updates})
-
-
-def ratchet(folder: Path, table: Mapping[str, Scores], **evolution: object) -> Rig:
-    def reply(request: object) -> str:
-        if isinstance(request, ReplacementRequest):
-            return replacement_reply(request)
-        return contrast_reply("[Resist] No praise")(request)
-
-    tree = {"method": "ratchet", "trigger": {"when": "always"}, **evolution}
-    return Rig(
-        make_config(loop__steps=4, evolution=tree),
-        folder,
-        pool=NamedPool(),
-        judge=TableJudge(table),
-        writer=FakeWriter(reply),
-    )
-
-
-SATURATED: Mapping[str, Scores] = {
-    "Is it short": (1, 1, 1),
-    "Is it kind": (1, 1, 1),
-    "Fresh check c1": (0, 1, 1),
-    "Fresh check c2": (1, 1, 1),
-    "No praise": (1, 0, 1),
-}
-"""Both criteria are saturated; the replacement of c1 tells the rollouts apart, that of c2 not."""
-
-
-async def test_ratchet_keeps_the_replacement_that_tells_and_then_contrasts(tmp_path: Path) -> None:
-    made = ratchet(tmp_path, SATURATED)
-    await made.run()
-    by_query: dict[str, list[str]] = {}
-    for commit in made.store.commits:
-        texts = " / ".join(c.text for c in commit.rubric.criteria)
-        by_query.setdefault(commit.query_id, []).append(f"{commit.rubric.version}: {texts}")
-    assert len(by_query) == 8
-    for history in by_query.values():
-        assert history == [
-            "1: Fresh check c1 / Is it kind",
-            "2: Fresh check c1 / Is it kind / No praise",
-        ]
-    seen = [(e.branch, e.status, e.old and e.old.id) for e in edits(made)]
-    assert seen.count(("replacement", "accepted", "c1")) == 8
-    assert seen.count(("replacement", "refused", "c2")) == 8
-    assert seen.count(("adaptive", "accepted", None)) == 8
-    # The group is rewarded under version 1: rollout 0 has 1 of 2, rollout 1 has 2 of 2.
-    rewards = [
-        [s.reward for s in g.rollouts] for _, groups, _ in made.recorder.steps for g in groups
-    ]
-    assert rewards == [[0.5, 1.0]] * 8
-    assert versions(made) == [1] * 8
-
-
-async def test_ratchets_calls_are_two_of_the_writer_and_three_of_the_judge_an_event(
-    tmp_path: Path,
-) -> None:
-    made = ratchet(tmp_path, SATURATED)
-    await made.run()
-    assert len(made.writer.requests) == 8 * 2
-    # One joint call for the replacements; one for the gate on the new [Resist]; the anchor once.
-    assert len(made.judge.rescores) == 8 * 2
-    assert len(made.judge.on_anchor) == 8
-    assert len(made.judge.requests) == 8 * 2 + 8
-
-
-async def test_when_every_replacement_is_refused_the_group_keeps_rubric_and_rewards(
-    tmp_path: Path,
-) -> None:
-    table: Mapping[str, Scores] = {**SATURATED, "Fresh check c1": (1, 1, 1), "No praise": (1, 1, 1)}
-    made = ratchet(tmp_path, table)
-    await made.run()
-    assert made.store.commits == []
-    assert {e.status for e in edits(made)} == {"refused"}
-    rewards = [s.reward for _, groups, _ in made.recorder.steps for g in groups for s in g.rollouts]
-    assert rewards == [1.0] * 16
-    # Two replacements a group; what the contrasts of the last step did is told after its metrics.
-    assert total(made, "evolving_rubrics/refused_by_gate/discriminates") >= 8 * 2
-
-
-async def test_gates_that_are_off_leave_replacements_as_rare_has_them(tmp_path: Path) -> None:
-    off = {"anchor_passes": False, "discriminates": False, "not_redundant": False}
-    made = ratchet(tmp_path, SATURATED, gates={**off, "max_active": None})
-    await made.run()
-    first = [c for c in made.store.commits if c.rubric.version == 1]
-    assert {tuple(c.text for c in commit.rubric.criteria) for commit in first} == {
-        ("Fresh check c1", "Fresh check c2")
-    }
-    assert made.judge.on_anchor == []

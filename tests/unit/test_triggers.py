@@ -129,12 +129,13 @@ def test_one_word_all_over_is_a_sign() -> None:
 
 
 def test_the_same_few_words_are_a_sign() -> None:
-    # 22 words, 8 different ones: 0.36, under 0.5 and the anchor's 0.89 - 0.1. No word of three
-    # letters has more than 4 of 22, and no sequence of four comes back.
-    text = (
-        "A ball is a goal, and a goal is a coach. The ball is the coach, and the coach is a ball."
+    # 20 words, 10 different ones: 0.5, which is the limit, and under the anchor's 24/27 - 0.1. No
+    # content word of three letters stands twice, and no sequence of four.
+    assert sign("We go as you go, and you go where we do: so go with me and do as we do.") == (
+        "repeated words"
     )
-    assert sign(text) == "repeated words"
+    # 11 of 20.
+    assert sign("We go where you go and you go as we do, so go with me and do as I do.") == ""
 
 
 def test_a_dozen_words_are_too_few_for_a_habit() -> None:
@@ -197,7 +198,8 @@ def test_chinese_prose_has_no_signs_of_repetition_and_padding_has() -> None:
 
 def test_a_text_without_letters_has_no_script() -> None:
     assert sign("1 2 3 4 5 6 7 8 9 10 11 12 13 14") == ""
-    assert sign("", prompt="12 + 30 = ?", anchor="42") == ""
+    # Where prompt and anchor have none, nothing is known about the right one.
+    assert sign("It is forty two.", prompt="12 + 30 = ?", anchor="42") == ""
 
 
 # ------------------------------------------------------------------ length
