@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from core.config_evolution import Scope
 from core.records import Evidence, RubricEdit, ScoredGroup, ScoredRollout, Verdict
 from core.rubric import Criterion, Rubric
 
@@ -103,7 +104,10 @@ def edit_from_row(row: Mapping[str, Any]) -> RubricEdit:
 
 
 def rollout_row(step: int, group: ScoredGroup, scored: ScoredRollout) -> Row:
-    """Return one line of ``rollouts/step_N.jsonl``; ``step`` is the one that trained it."""
+    """Return one line of ``rollouts/step_N.jsonl``; ``step`` is the one that trained it.
+
+    ``task`` is there for a query that has one: a rubric may be shared by the queries of a task.
+    """
     graded = scored.graded
     rollout = graded.rollout
     return {
@@ -122,7 +126,16 @@ def rollout_row(step: int, group: ScoredGroup, scored: ScoredRollout) -> Row:
         "graded": graded.is_graded,
         "advantage": scored.advantage,
         "gold": {i: verdict_row(v) for i, v in graded.gold.items()},
+        **({} if group.query.task is None else {"task": group.query.task}),
     }
+
+
+def row_rubric_id(row: Mapping[str, Any], scope: Scope) -> str:
+    """Return the id of the rubric that a rollout's row was graded under, as ``rubric_id`` makes it.
+
+    A row without a task under a shared rubric names the query, whose id no such rubric has.
+    """
+    return f"task:{row['task']}" if scope == "task" and "task" in row else row["query_id"]
 
 
 def gold_value(gold: Mapping[str, Mapping[str, Any]]) -> float | None:

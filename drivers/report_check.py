@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.rubric_log import RubricLog
-from core.config import RewardConfig
+from core.config import RewardConfig, RunConfig
+from core.config_evolution import rubric_scope
 from core.reward import rollout_reward
-from core.rows import Row, criterion_row, verdict_from_row
+from core.rows import Row, criterion_row, row_rubric_id, verdict_from_row
 from core.rubric import Rubric
 from drivers.jsonl_files import read_rows
 from drivers.run_files import RunFiles
@@ -74,7 +75,10 @@ def check_run(files: RunFiles, *, min_gain: float = 0.15) -> list[Claim]:
         steps.append(step_numbers(step, rows))
         num_rows += len(rows)
         for row in rows:
-            _check_row(row, versions, config.reward, known, rewards)
+            rubric_id = row_rubric_id(row, rubric_scope(config.evolution))
+            _check_row(
+                row, versions.get((rubric_id, row["rubric_version"])), config, known, rewards
+            )
         _look_for_quotes(step, rows, edits)
     rewards.detail = f"{num_rows} rollouts of {len(steps)} steps"
     known.detail = f"{len(versions)} versions"
@@ -97,7 +101,7 @@ def check_run(files: RunFiles, *, min_gain: float = 0.15) -> list[Claim]:
 
 
 def read_versions(files: RunFiles) -> dict[tuple[str, int], Rubric]:
-    """Read every current rubric version by (query id, version)."""
+    """Read every current rubric version by (rubric id, version)."""
     log = RubricLog(files.rubrics, is_read_only=True)
     try:
         return {
@@ -110,14 +114,13 @@ def read_versions(files: RunFiles) -> dict[tuple[str, int], Rubric]:
 
 
 def _check_row(
-    row: Row, versions: Versions, config: RewardConfig, known: Claim, rewards: Claim
+    row: Row, rubric: Rubric | None, config: RunConfig, known: Claim, rewards: Claim
 ) -> None:
     name = f"step {row['step']}, {row['query_id']}, rollout {row['index']}"
-    rubric = versions.get((row["query_id"], row["rubric_version"]))
     if rubric is None:
         known.problems.append(f"{name}: got version {row['rubric_version']}, which is not there")
         return
-    problem = _reward_problem(row, rubric, config)
+    problem = _reward_problem(row, rubric, config.reward)
     if problem:
         rewards.problems.append(f"{name}: {problem}")
 

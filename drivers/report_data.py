@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from actors.rubric_log import RubricLog, RubricVersion
 from core.config import RunConfig
-from core.rows import Row
+from core.config_evolution import rubric_scope
+from core.rows import Row, row_rubric_id
 from drivers.jsonl_files import read_rows
 from drivers.run_files import RunFiles, step_files
 from drivers.summary import StepNumbers, mean, step_numbers, summary_of
@@ -24,7 +25,7 @@ class ReportData:
     history: Sequence[RubricVersion]
     """All versions of the shown query's rubric; empty when the run has no rubrics."""
     examples: Sequence[Row]
-    """Rollouts of the shown query: the best of its first and of its last draw."""
+    """Rollouts under the shown rubric: the best of its first and of its last draws."""
     failures: Mapping[str, int]
     """Verdicts without a score, by kind."""
     timing: Mapping[str, float]
@@ -46,7 +47,8 @@ def read_report_data(files: RunFiles) -> ReportData:
     for step, rows in files.read_rollouts():
         steps.append(step_numbers(step, rows))
         failures.update(_failure_kinds(rows))
-        draws += _best(r for r in rows if r["query_id"] == shown)
+        scope = rubric_scope(config.evolution)
+        draws += _best(r for r in rows if row_rubric_id(r, scope) == shown)
     numbers = summary_of(config, steps, metrics, events, times={}, is_resumed=False)
     return ReportData(
         config=config,

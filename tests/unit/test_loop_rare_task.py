@@ -295,6 +295,15 @@ async def test_a_store_that_is_gone_ends_the_run(tmp_path: Path) -> None:
         await rig.run()
 
 
+async def test_a_client_that_waited_in_vain_is_no_late_revision(tmp_path: Path) -> None:
+    class Hangs(FakeWriter):
+        async def write(self, request: WriterRequest) -> Completion:
+            raise TimeoutError("the driver waited for the writer")
+
+    with pytest.raises(TimeoutError, match="waited for the writer"):
+        await TaskRig(config_of(), tmp_path, writer=Hangs()).run()
+
+
 # ------------------------------------------------------------------ resume
 async def stopped_after(rig: TaskRig, step: int) -> Position:
     """Run until this step is done, as a person's stop does."""
@@ -347,3 +356,40 @@ async def test_a_checkpoint_waits_for_the_revision_of_its_step(tmp_path: Path) -
     end = await stopped_after(rig, 4)
     assert end.step == 4
     assert [c.step for c in rig.store.commits] == [4]
+
+
+async def test_a_revision_that_a_later_step_did_not_wait_for_is_refused(tmp_path: Path) -> None:
+    class SlowAfterStep3(FakeStore):
+        is_slow = False
+
+        async def current(self, query_id: str) -> Rubric:
+            await asyncio.sleep(0.4 if self.is_slow else 0)
+            return await super().current(query_id)
+
+    store = SlowAfterStep3()
+    rig = TaskRig(config_of(deadline_s=0.1), tmp_path, store=store, writer=FakeWriter(revision))
+    assert isinstance(rig.recorder, FileRecorder)
+    rig.recorder.after = lambda step: setattr(store, "is_slow", step == 3)
+    await rig.run()
+    assert store.commits == []
+    ((_, edit, _, _),) = rig.recorder.edits
+    assert edit.status == "refused"
+    assert edit.reason == "a later step was graded without waiting for it"
+    assert rig.versions()[8] == {0}
+
+
+async def test_where_edits_wait_for_a_person_no_second_revision_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    config = make_config(
+        loop__steps=9,
+        evolution=config_of(revisions=2, max_groups=4).evolution.model_copy(
+            update={"approval": "person"}
+        ),
+    )
+    rig = TaskRig(config, tmp_path, writer=FakeWriter(revision))
+    await rig.run()
+    assert len(rig.writer.requests) == 1
+    assert rig.store.commits == []
+    assert [c.step for c in rig.store.proposed.values()] == [3]
+    assert [e.status for _, e, _, _ in rig.recorder.edits] == ["waiting"]
