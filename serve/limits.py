@@ -1,7 +1,8 @@
 """Keeps the calls to one endpoint within its limits, over all replicas and drivers.
 
 ``CallLimiter`` is the one place that counts: a named actor that hands out leases, a lease for each
-call in flight. A pool (one model's calls for one purpose) has at most ``limit`` leases at a time.
+call in flight. A pool (one model's calls for one purpose) has at most ``limit`` leases at a time;
+of drivers that were given different limits each gets a lease only below its own.
 A lease not renewed for ``ttl_s`` goes back by itself, so a dead holder blocks nobody. A 429 pauses
 the endpoint for everyone until its Retry-After is over and halves the pool's share; every success
 lets the share grow again by a fraction, so a waiting crowd does not run into the same limit once
@@ -59,12 +60,15 @@ class Limiter(Protocol):
 @dataclass(order=True)
 class _Waiter:
     order: tuple[int, int]
+    limit: int = field(compare=False)
+    """Most calls in flight that this caller knows of."""
     lease: "asyncio.Future[str]" = field(compare=False)
 
 
 @dataclass
 class _Pool:
     limit: int
+    """The largest that a caller came with."""
     share: float
     """How many leases are granted at present, 1..limit."""
     leases: dict[str, float] = field(default_factory=dict)
@@ -91,11 +95,10 @@ class CallLimiter:
     async def acquire(self, pool: str, limit: int, is_retry: bool, wait_s: float) -> str | None:
         """Return a lease, or None when none was free within ``wait_s``."""
         place = self._pools.setdefault(pool, _Pool(limit=limit, share=float(limit)))
-        if place.limit != limit:
-            place.limit, place.share = limit, float(limit)
-        waiter = _Waiter(
-            (0 if is_retry else 1, next(self._ticket)), asyncio.get_running_loop().create_future()
-        )
+        if limit > place.limit:
+            place.limit, place.share = limit, place.share + limit - place.limit
+        order = (0 if is_retry else 1, next(self._ticket))
+        waiter = _Waiter(order, limit, asyncio.get_running_loop().create_future())
         heapq.heappush(place.waiting, waiter)
         self._grant(place)
         try:
@@ -136,10 +139,14 @@ class CallLimiter:
         now = time.monotonic()
         for lease in [lease for lease, end in place.leases.items() if end <= now]:
             del place.leases[lease]
-        while place.waiting and now >= self._paused_until and len(place.leases) < int(place.share):
-            waiter = heapq.heappop(place.waiting)
+        while place.waiting and now >= self._paused_until:
+            waiter = place.waiting[0]
             if waiter.lease.done():  # gave up
+                heapq.heappop(place.waiting)
                 continue
+            if len(place.leases) >= min(waiter.limit, int(place.share)):
+                break
+            heapq.heappop(place.waiting)
             lease = uuid.uuid4().hex
             place.leases[lease] = now + self._ttl_s
             waiter.lease.set_result(lease)

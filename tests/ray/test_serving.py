@@ -5,7 +5,10 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +19,18 @@ from core.query import Anchor
 from core.records import JudgeRequest, RescoreRequest
 from core.rubric import Criterion, Rule
 from core.writer_requests import ContrastRequest
-from drivers.serving import app_name, scale, start_judge, start_writer, stop_serving
+from drivers.serving import (
+    app_name,
+    scale,
+    start_judge,
+    start_serving,
+    start_writer,
+    stop_serving,
+)
 from serve.limits import NAMESPACE, limiter_name
 from tests.stub_openai import Reply, StubOpenAI
+
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 
@@ -36,14 +48,16 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-def run_config(name: str, judge: dict[str, Any]) -> RunConfig:
+def run_config(name: str, judge: dict[str, Any], **fields: Any) -> RunConfig:
     return RunConfig.model_validate(
         {
             "name": name,
             "data": {"train": "queries.jsonl"},
             "policy": {"model": "m"},
             "judge": judge,
+            "evolution": {"method": "care"},
             "loop": {"steps": 1},
+            **fields,
         }
     )
 
@@ -81,6 +95,17 @@ def replicas(run: str) -> set[str]:
 def process_id(replica: str) -> int:
     actor = ray.get_actor(replica, namespace="serve")
     return ray.get(actor.__ray_call__.remote(lambda _: os.getpid()), timeout=30)
+
+
+async def until_runs(name: str) -> None:
+    from ray import serve
+
+    async with asyncio.timeout(90):
+        while True:
+            app = (await asyncio.to_thread(serve.status)).applications.get(name)
+            if app is not None and app.status.value == "RUNNING":
+                return
+            await asyncio.sleep(0.05)
 
 
 async def test_rules_are_served_and_a_second_start_adopts_them() -> None:
@@ -122,6 +147,24 @@ async def test_rules_are_served_and_a_second_start_adopts_them() -> None:
     assert replicas("rules") == set()
 
 
+async def test_a_reference_judge_has_a_deployment_of_its_own_and_a_static_run_no_writer() -> None:
+    changes = {"reference_judge": {"backend": "rules"}, "evolution": {"method": "static"}}
+    config = run_config("watched", {"backend": "rules"}, **changes)
+    served = await start_serving(config)
+    assert served.reference is not None
+    reply = await served.reference.grade(request())
+    assert [(v.score, v.failure) for v in reply.verdicts] == [(1, None), (None, "undecidable")]
+    assert served.reference.stats()["reference_judge/calls"] == 1
+    assert served.judge.stats()["judge/calls"] == 0
+    assert served.writer.stats()["writer/calls"] == 0
+    async with asyncio.timeout(30):  # the replicas are looked at in the background
+        while "judge/num_replicas" not in served.judge.stats():
+            await asyncio.sleep(0.1)
+    assert served.judge.stats()["judge/num_replicas"] == 1
+    names = set(await stop_serving("watched"))
+    assert names == {app_name("watched", "judge"), app_name("watched", "reference_judge")}
+
+
 async def test_the_limit_of_calls_holds_over_two_replicas() -> None:
     with StubOpenAI(verdict_reply) as stub:
         judge_config = endpoint(stub, num_replicas=2, max_concurrency=3)
@@ -143,6 +186,38 @@ async def test_the_limit_of_calls_holds_over_two_replicas() -> None:
         await stop_serving("limits")
     with pytest.raises(ValueError, match="Failed to look up actor"):
         ray.get_actor(limiter_name(config.judge), namespace=NAMESPACE)
+
+
+async def test_the_limit_and_a_pause_hold_over_two_drivers_and_their_runs() -> None:
+    def answer(body: dict[str, Any], number: int) -> Reply:
+        if number == 12:
+            return Reply(status=429, headers={"Retry-After": "2"})
+        return verdict_reply(body, number)
+
+    with StubOpenAI(answer) as stub:
+        fields = endpoint(stub, max_concurrency=3, timeout_s=60.0)
+        here, there = run_config("here", fields), run_config("there", fields)
+        judge = await start_judge(here)
+        address = ray.get_runtime_context().gcs_address
+        command = ["-m", "tests.ray.second_driver", address, there.model_dump_json(), "16"]
+        other = await asyncio.create_subprocess_exec(
+            sys.executable, *command, stdout=subprocess.PIPE, cwd=ROOT
+        )
+        await until_runs(app_name("there", "judge"))
+        replies = await asyncio.gather(*(judge.grade(request(i)) for i in range(24)))
+        out, _ = await asyncio.wait_for(other.communicate(), 120)
+        assert json.loads(out) == [1.0] * 16
+        assert [[v.score for v in r.verdicts] for r in replies] == [[1, 1]] * 24
+        # Both drivers were at the endpoint at the same time, and never more than three calls.
+        bodies = ["Hello dear" in s.body["messages"][0]["content"] for s in stub.seen]
+        assert stub.num_ok == 40
+        assert bodies.index(False) < len(bodies) - 1 - bodies[::-1].index(True)
+        assert stub.most_in_flight == 3
+        throttled = next(s.at for s in stub.seen if s.status == 429)
+        # Leases granted before the limiter knew of the pause may still be used.
+        after = [s.at - throttled for s in stub.seen if s.at > throttled + 0.3]
+        assert min(after) >= 1.9
+        await stop_serving("here")
 
 
 async def test_a_pause_that_one_replica_is_told_holds_for_all() -> None:
