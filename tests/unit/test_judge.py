@@ -6,12 +6,17 @@ from collections.abc import Sequence
 import pytest
 
 from core.config_served import JudgeConfig
+from core.query import Message, Query
 from core.records import Completion, JudgeRequest, RescoreRequest, Usage
-from core.rubric import Criterion, Rule
+from core.rubric import Criterion, Rubric, Rule
 from core.rules.phrases import text_from_rule
+from drivers.cached_judge import CachedJudge
+from serve import identity
 from serve.backends.base import CompletionRequest
 from serve.identity import judge_identity
 from serve.judge import Judge
+from serve.prompts import load_prompt
+from tests.fakes import FakeStore
 
 SHORT = Criterion(id="short", text="Be brief.", rule=Rule(name="max_words", args={"n": 3}))
 TONE = Criterion(id="tone", text="The tone is warm.")
@@ -163,11 +168,114 @@ def test_the_identity_changes_with_everything_that_can_change_a_verdict() -> Non
         {"max_tokens": 9},
         {"template": "verbatim"},
         {"base_url": None},
+        {"per_criterion": True},
     ]
     lines = [judge_identity(MODEL.model_copy(update=change)) for change in changes]
     assert len(set(lines)) == len(changes)
     same = MODEL.model_copy(update={"num_replicas": 3, "timeout_s": 7.0})
     assert judge_identity(same) == lines[0]
+
+
+def test_the_identity_changes_with_the_text_of_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = judge_identity(MODEL)
+    for changed in ("judge_ids", "judge_repair", "rescore"):
+        texts = {n: load_prompt(n) for n in ("judge_ids", "judge_repair", "rescore")}
+        texts[changed] += " Be fair."
+        monkeypatch.setattr(identity, "load_prompt", texts.__getitem__)
+        assert judge_identity(MODEL) != before
+
+
+def test_by_rules_nothing_but_the_rules_decides() -> None:
+    assert judge_identity(JudgeConfig(per_criterion=True, seed=3)) == judge_identity(JudgeConfig())
+
+
+# ------------------------------------------------------------------ the verdict cache
+RUBRIC = tuple(Criterion(id=f"k{i}", text=f"It says thing {i}.") for i in range(5))
+
+
+class AnswersAll:
+    """Full score on whatever it is asked; keeps which texts each call asked about."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        lines = [line for line in request.prompt.splitlines() if line.startswith('{"id": "c')]
+        criteria = [json.loads(line) for line in lines]
+        self.asked.append([c["criterion"] for c in criteria])
+        return says({c["id"]: 1 for c in criteria})
+
+    async def check_health(self) -> None:
+        """Always well."""
+
+    async def close(self) -> None:
+        """Nothing to free."""
+
+
+class Direct:
+    """The judge without Serve between."""
+
+    def __init__(self, config: JudgeConfig, backend: AnswersAll) -> None:
+        self._judge = Judge(config, backend)
+        self.identity = self._judge.identity
+        self.grade = self._judge.grade
+        self.rescore = self._judge.rescore
+
+    def stats(self) -> dict[str, float]:
+        return {}
+
+
+async def asked_after_edit(
+    store: FakeStore, criteria: Sequence[Criterion], config: JudgeConfig = MODEL
+) -> list[list[str]]:
+    """What the model is asked about the same response under ``criteria``."""
+    backend = AnswersAll()
+    query = Query(
+        id="q",
+        messages=(Message(role="user", content="Say it."),),
+        rubric=Rubric(criteria=tuple(criteria)),
+    )
+    found = await CachedJudge(Direct(config, backend), store).judged(query, "all", criteria)
+    assert {i: v.score for i, v in found.verdicts.items()} == {c.id: 1 for c in criteria}
+    assert found.num_cached == len(criteria) - sum(map(len, backend.asked))
+    return backend.asked
+
+
+@pytest.mark.parametrize("num_edited", [0, 1, 2, 5])
+async def test_after_an_edit_of_k_criteria_exactly_k_are_judged_again(num_edited: int) -> None:
+    store = FakeStore()
+    assert await asked_after_edit(store, RUBRIC) == [[c.text for c in RUBRIC]]
+    rewritten = [
+        c.model_copy(update={"text": f"It proves thing {c.id}."}) for c in RUBRIC[:num_edited]
+    ]
+    wanted = [c.text for c in rewritten]
+    asked = await asked_after_edit(store, (*rewritten, *RUBRIC[num_edited:]))
+    assert asked == ([wanted] if wanted else [])
+    # An added one is asked alone, a moved or weighted one not at all.
+    added = Criterion(id="new", text="It says one thing more.")
+    heavier = RUBRIC[4].model_copy(update={"id": "other", "weight": 3.0})
+    assert await asked_after_edit(store, (added, heavier)) == [[added.text]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 1}, {"temperature": 0.5}, {"template": "ids", "max_tokens": 9}, {"model": "n"}],
+)
+async def test_another_sampling_or_model_finds_no_verdict_of_the_first(
+    change: dict[str, object],
+) -> None:
+    store = FakeStore()
+    await asked_after_edit(store, RUBRIC)
+    other = MODEL.model_copy(update=change)
+    assert await asked_after_edit(store, RUBRIC, other) == [[c.text for c in RUBRIC]]
+
+
+async def test_one_call_a_criterion_is_another_judge_with_a_cache_of_its_own() -> None:
+    store, alone = FakeStore(), MODEL.model_copy(update={"per_criterion": True})
+    await asked_after_edit(store, RUBRIC)
+    asked = await asked_after_edit(store, RUBRIC, alone)
+    assert sorted(asked) == [[c.text] for c in RUBRIC]
+    assert await asked_after_edit(store, RUBRIC, alone) == []
 
 
 # ------------------------------------------------------------------ rescoring
@@ -216,3 +324,12 @@ async def test_a_rescoring_without_reply_fails_every_cell() -> None:
         rescore_request([DEPTH, TONE])
     )
     assert [[v.failure for v in row] for row in reply.verdicts] == [["timeout"] * 2] * 2
+
+
+async def test_a_joint_reply_that_runs_in_circles_is_asked_again_without_structure() -> None:
+    looping = raw('{"criteria": [' + " " * 500, "length")
+    backend = ScriptedBackend(looping, joint({"c1": [2, 1]}))
+    reply = await Judge(MODEL, backend).rescore(rescore_request([DEPTH]))
+    assert [[v.score for v in row] for row in reply.verdicts] == [[2], [1]]
+    assert [ask.schema is None for ask in backend.asked] == [False, True]
+    assert "over and over until it was cut" in backend.asked[1].prompt

@@ -1,6 +1,7 @@
 """Clients of judge and writer over scripted handles: what is sent again, what is a failure."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -138,6 +139,16 @@ async def test_no_more_requests_are_out_than_the_deployment_works_on() -> None:
     assert (stats["judge/calls"], stats["judge/queue_depth"]) == (20, 0)
     assert stats["judge/cost_usd"] == pytest.approx(10.0)
     assert 0.02 <= stats["judge/latency_s/p50"] <= stats["judge/latency_s/p99"]
+
+
+async def test_a_request_of_one_call_a_criterion_counts_as_so_many() -> None:
+    handle = ScriptedHandle(REPLY, delay_s=0.02)
+    judge = judge_over(handle, max_ongoing_requests=6, per_criterion=True, timeout_s=5.0)
+    wide = dataclasses.replace(REQUEST, criteria=(C1,) * 3)
+    await asyncio.gather(*(judge.grade(wide) for _ in range(6)))
+    assert handle.most_in_flight == 2
+    # Twelve calls over six at a time go in two rounds, each with its repair try.
+    assert judge._limit_s(12) == 2 * judge._limit_s(6) == 2 * judge._limit_s(1) == 2 * 2 * 5.0
 
 
 async def test_a_cancelled_caller_gives_its_place_back() -> None:
