@@ -20,6 +20,8 @@ from core.config_evolution import (
     RatchetEvolution,
     RlerEvolution,
 )
+from core.evolution.mpo import mpo_steps
+from core.evolution.rare_task import revision_steps
 from core.query import Query
 from drivers.run_data import RunData
 
@@ -93,7 +95,8 @@ def _method_calls(config: RunConfig, num_rubrics: int) -> _Calls:
     if isinstance(method, RareEvolution):
         if method.scope == "query":
             return _Calls(judge=groups, writer=groups)
-        events = method.task.revisions * num_rubrics
+        due = revision_steps(config.loop.steps, method.task.revisions)
+        events = len(due) * num_rubrics
         return _Calls(judge=events * method.task.max_groups, writer=events)
     if isinstance(method, RlerEvolution):
         return _Calls(writer=groups)
@@ -102,8 +105,8 @@ def _method_calls(config: RunConfig, num_rubrics: int) -> _Calls:
         return _Calls(writer=groups * (pairs + 1))
     if isinstance(method, MpoEvolution):
         mpo = method.mpo
-        events = mpo.revisions or config.loop.steps // (mpo.every_steps or 1)
-        return _Calls(writer=events * num_rubrics * (2 * mpo.num_samples + 1))
+        events = len(mpo_steps(mpo, config.loop.steps)) * num_rubrics
+        return _Calls(writer=events * (2 * mpo.num_samples + 1))
     return _Calls()
 
 

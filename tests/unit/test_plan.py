@@ -81,8 +81,8 @@ def planned(evolution: dict[str, object], **sections: object) -> dict[str, int]:
         # 4 pairs and one merge a group; no more pairs than current rollouts.
         ({"method": "online_rubrics"}, 0, 120 * 5),
         ({"method": "online_rubrics", "online": {"control_group_size": 2}}, 0, 120 * 3),
-        # After steps 20 and 40, two tasks: 16 analyses, 16 refinements, one merge.
-        ({"method": "mpo"}, 0, 2 * 2 * 33),
+        # After step 20 (not after the last one), two tasks: 16 analyses, 16 refinements, one merge.
+        ({"method": "mpo"}, 0, 2 * 33),
         ({"method": "mpo", "mpo": {"every_steps": None, "revisions": 3, "num_samples": 4}},
          0, 3 * 2 * 9),
         ({"method": "ratchet"}, 120 + 240, 240),
