@@ -100,6 +100,11 @@ def open_file(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
     except sqlite3.DatabaseError as error:
         if db is not None:
             db.close()
+        if "locked" in str(error):
+            raise ConfigError(
+                f"got {path}, which another process kept locked for {BUSY_TIMEOUT_S:g} s, wanted "
+                "a turn: try again, and see what holds it"
+            ) from error
         raise ConfigError(
             f"got {path}, which SQLite cannot read ({error}), wanted a run's rubrics.sqlite: "
             "restore it from a checkpoint, or start over with fresh=true"

@@ -37,6 +37,7 @@ class CriterionHealth:
     """From which version on it has stood unchanged."""
     visits: int
     """Groups with at least one score."""
+    num_scores: int
     discrimination: float | None
     """Population deviation of its scores in a group, mean over groups with two scores or more."""
     rest_correlation: float | None
@@ -102,6 +103,7 @@ def _criterion_health(
         criterion=criterion,
         since_version=since,
         visits=len(scored),
+        num_scores=len(flat),
         discrimination=_mean([discrimination(s) for s in scored if len(s) > 1]),
         rest_correlation=_rest_correlation(criterion, versions, own, config),
         full_rate=_share([s >= 1 for s in flat]),
@@ -216,6 +218,8 @@ Sign = Literal["never_scored", "always_full", "always_zero", "flat", "against_th
 MIN_VISITS = 3
 """Fewer groups than this say nothing yet."""
 _AGAINST = -0.3
+_STANDARD_ERRORS = 3.0
+"""How many of its standard errors (1 / sqrt(scores)) a correlation must be away from 0."""
 _OFTEN_FAILS = 0.2
 _NEARLY_ALL = 0.9
 
@@ -235,6 +239,7 @@ def signs(health: CriterionHealth) -> tuple[Sign, ...]:
         found.append("always_zero")
     elif health.discrimination == 0 and not health.criterion.is_resist:
         found.append("flat")
-    if health.rest_correlation is not None and health.rest_correlation < _AGAINST:
+    error = _STANDARD_ERRORS / math.sqrt(health.num_scores)
+    if (health.rest_correlation or 0.0) < min(_AGAINST, -error):
         found.append("against_the_rest")
     return tuple(found)

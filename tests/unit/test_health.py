@@ -165,3 +165,23 @@ def test_what_stands_out_is_named():
     assert signs(many(C1, (0, 1), (1, 1), (0, 0))) == ()
     assert signs(many(C1, (1, 1), (1, 1))) == ()  # too few groups
     assert signs(many(VETO, (1, 1), (1, 1), (1, 1))) == ()  # a veto that nobody earns is no fault
+
+
+def against(num_groups: int) -> CriterionHealth:
+    """In each group the criterion is met exactly by the rollout that fails the rest."""
+    groups = [
+        VerdictGroup(
+            step=s, version=0, rollouts=(verdicts(c1=1.0, c2=0.0), verdicts(c1=0.0, c2=2.0))
+        )
+        for s in range(num_groups)
+    ]
+    return rubric_health([V0], {0: 0}, groups, RewardConfig(), last_step=num_groups)[0]
+
+
+def test_a_correlation_counts_only_with_enough_scores():
+    # A correlation of -1 is three standard errors (1 / sqrt(n)) away from 0 from n = 9 on.
+    few, enough = against(4), against(5)
+    assert few.rest_correlation == enough.rest_correlation == pytest.approx(-1)
+    assert (few.num_scores, enough.num_scores) == (8, 10)
+    assert signs(few) == ()
+    assert signs(enough) == ("against_the_rest",)
