@@ -4,9 +4,10 @@
 again, so a policy that writes ``{{criteria}}`` gets those characters and nothing else.
 ``fenced`` puts untrusted text between two lines that the text cannot write itself: their mark is a
 digest of the text. Spellings that a tokenizer would turn into a chat control token are broken by
-one space, so that the text cannot end its chat turn either. ``json_text`` writes values as JSON in
-which such spellings are escaped, since a criterion's text (which a writer may have taken from a
-response) must come back from a judge or writer as it is. All of it is deterministic.
+one space, so that the text cannot end its chat turn either; tags of reasoning by two, so that a
+judge that quotes the text does not end its own reasoning with it. ``json_text`` writes values as
+JSON in which control tokens are escaped, since a criterion's text (which a writer may have taken
+from a response) must come back from a judge or writer as it is. All of it is deterministic.
 """
 
 import hashlib
@@ -23,6 +24,12 @@ _CONTROL_TOKEN = re.compile(
     re.IGNORECASE,
 )
 """The first character of a spelling that some chat template reserves."""
+
+_REASONING_TAG = re.compile(
+    r"[<\[\u25c1](?=\s?/?\s?(?:think|thinking|thought|reasoning|reflection|scratchpad)\s?[>\]\u25b7])",
+    re.IGNORECASE,
+)
+"""The first character of a tag behind which a reply's reader would look for the verdict."""
 
 _MARK_DIGITS = 10
 
@@ -49,6 +56,7 @@ def fenced(text: str, label: str) -> str:
     the (practically impossible) case that the text holds it.
     """
     safe = _CONTROL_TOKEN.sub(lambda m: m.group(0) + " ", text)
+    safe = _REASONING_TAG.sub(lambda m: m.group(0) + "  ", safe)
     lowered = safe.lower()
     attempt = 0
     while (mark := _mark(safe, attempt)) in lowered:

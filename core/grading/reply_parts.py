@@ -94,9 +94,8 @@ def parts_of(text: str, asked: Asked, *, is_cut: bool) -> Parts | None:
         return Parts([], is_cut)  # the verdict may have been still to come
     is_cut = is_cut or any(not f.node.is_closed for f in found)
     outside = _outside(body, found)
-    if found and _CLOSERS.search(outside) and _CLOSERS.sub("", outside):
-        # Pieces of an object stand outside of all objects: quotes in a string were not escaped, and
-        # what looks like the verdict may be quoted from the graded text.
+    if has_loose_pieces(body, found):
+        # What looks like the verdict may be quoted from the graded text.
         return Parts(
             [[replace(c, value=_UNREADABLE) for c in _claims_of_all(found, asked)]], is_cut
         )
@@ -138,6 +137,12 @@ def _outside(body: str, found: Sequence[Found]) -> str:
     ends = [0, *(f.end for f in found)]
     starts = [*(f.start for f in found), len(body)]
     return "".join(_markup_free(body[a:b]) for a, b in zip(ends, starts, strict=True))
+
+
+def has_loose_pieces(body: str, found: Sequence[Found]) -> bool:
+    """Whether pieces of an object stand in the prose: quotes in a string were not escaped."""
+    outside = _outside(body, found)
+    return bool(found and _CLOSERS.search(outside) and _CLOSERS.sub("", outside))
 
 
 def _is_quoted(body: str, found: Sequence[Found], index: int) -> bool:

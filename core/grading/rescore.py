@@ -3,17 +3,20 @@
 Tolerant about the wrapping (fences, reasoning, small JSON slips), strict about what the numbers
 belong to: criteria by short id, rollouts by ``R0 ..`` (a list in rollout order is not enough).
 Whatever is missing, doubled with different values or outside its levels is a failure, never a
-score. Never raises.
+score. A response that a reason quotes without escapes can bring scores of its own into the reply,
+whose marks are then of another form than asked: names nobody asked for, a cell twice, a list where
+none belongs, pieces outside of all objects. Such a reply counts for nothing. Never raises.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from core.grading.json_nodes import Arr, Node, Obj, Scalar
 from core.grading.json_strict import read_strict
 from core.grading.json_tree import containers_in
 from core.grading.prompt import rollout_ids, short_ids
 from core.grading.reply import MAX_REPLY_CHARS, is_cut_off, printable, reply_failure, told_of_loop
+from core.grading.reply_parts import has_loose_pieces
 from core.grading.reply_text import without_reasoning
 from core.grading.values import Reading, Scale, merged, read_value
 from core.records import Verdict
@@ -32,6 +35,13 @@ class _Cell:
     criterion: str
     rollout: str
     value: Node | None
+    is_plain: bool = True
+    """It and the entry it stands in have no list or object that was not asked for."""
+
+
+_DOUBTFUL = Reading(
+    None, "conflict", "the reply is not of the asked form: its scores may be quoted from a response"
+)
 
 
 def read_rescore(
@@ -42,6 +52,11 @@ def read_rescore(
     is_cut = is_cut_off(finish_reason)
     cells = [] if failure is not None else _cells(text)
     names = _names(criteria)
+    rollouts = rollout_ids(num_responses)
+    is_asked_form = all(
+        c.is_plain and c.criterion in names and c.rollout in rollouts
+        for c in (cells[:-1] if is_cut else cells)
+    )
     silent = failure or (
         told_of_loop([_CUT_BEFORE], text)[0]
         if is_cut
@@ -56,12 +71,12 @@ def read_rescore(
             scale = Scale(0, criteria[index].max, is_integer=True)
             reading = read_value(cell.value, scale, is_cut=is_cut)
             said.setdefault((index, cell.rollout), []).append(reading)
+    resolved = {place: merged(readings) for place, readings in said.items()}
+    if not is_asked_form or any(r.failure == "conflict" for r in resolved.values()):
+        resolved, silent = {}, _DOUBTFUL
     return tuple(
-        tuple(
-            _verdict(c, merged(said[(i, rollout)]) if (i, rollout) in said else silent)
-            for i, c in enumerate(criteria)
-        )
-        for rollout in rollout_ids(num_responses)
+        tuple(_verdict(c, resolved.get((i, rollout), silent)) for i, c in enumerate(criteria))
+        for rollout in rollouts
     )
 
 
@@ -90,10 +105,12 @@ def _cells(text: str) -> list[_Cell]:
     body = without_reasoning(text[:MAX_REPLY_CHARS], ())
     if body is None:
         return []
-    holding = [
-        cells for f in containers_in(body) if not f.is_damaged and (cells := list(_walk(f.node)))
-    ]
-    return holding[0] if len(holding) == 1 else []
+    found = list(containers_in(body))
+    holding = [cells for f in found if not f.is_damaged and (cells := list(_walk(f.node)))]
+    if len(holding) != 1:
+        return []
+    is_whole = not has_loose_pieces(body, found)
+    return holding[0] if is_whole else [replace(c, is_plain=False) for c in holding[0]]
 
 
 def _walk(node: Node, depth: int = 0) -> Iterator[_Cell]:
@@ -105,7 +122,10 @@ def _walk(node: Node, depth: int = 0) -> Iterator[_Cell]:
     elif isinstance(node, Obj):
         name, scores = _text(node, _ID_KEYS), _field(node, "scores")
         if name and scores is not None:
-            yield from _criterion_cells(name, scores)
+            others = [p.value for p in node.pairs if p.value is not scores]
+            is_plain = not any(isinstance(v, Obj | Arr) for v in others)
+            for cell in _criterion_cells(name, scores):
+                yield cell if is_plain else replace(cell, is_plain=False)
             return
         for pair in node.pairs:
             if pair.key.casefold() in _WRAPPERS and pair.value is not None:
@@ -115,12 +135,18 @@ def _walk(node: Node, depth: int = 0) -> Iterator[_Cell]:
 def _criterion_cells(name: str, scores: Node) -> Iterator[_Cell]:
     if isinstance(scores, Obj):
         for pair in scores.pairs:
-            yield _Cell(name, _rollout(pair.key), pair.value)
+            yield _Cell(name, _rollout(pair.key), pair.value, _holds_no_container(pair.value))
     elif isinstance(scores, Arr):
         for item in scores.items:
             rollout = _text(item, _ROLLOUT_KEYS) if isinstance(item, Obj) else ""
             if rollout:
-                yield _Cell(name, _rollout(rollout), item)
+                yield _Cell(name, _rollout(rollout), item, _holds_no_container(item))
+
+
+def _holds_no_container(value: Node | None) -> bool:
+    if not isinstance(value, Obj):
+        return True
+    return not any(isinstance(p.value, Obj | Arr) for p in value.pairs)
 
 
 def _rollout(name: str) -> str:
