@@ -61,6 +61,9 @@ async def test_a_step_writes_no_other_names(tmp_path: Path, method: str, is_fail
     assert names <= set(METRICS)
     assert {"writer/calls", "timing_s/testing"} <= names
     assert ("judge/failed/unavailable" in names) == is_failing
+    for _, _, metrics in rig.recorder.steps:  # the kinds make up the rate
+        by_kind = sum(n for name, n in metrics.items() if name.startswith("judge/failed/"))
+        assert metrics["judge/failed_rate"] == by_kind / metrics["judge/verdicts"]
     assert ("val/reward/mean" in names) != is_failing
 
 
