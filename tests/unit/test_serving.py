@@ -6,7 +6,12 @@ import time
 import pytest
 
 from core.errors import ConfigError
+from core.writer_requests import MergeRequest
 from drivers import ray_session, run, serving
+from drivers.plan import replica_bundles
+from drivers.preflight import missing
+from drivers.run_data import RunData
+from tests.unit.loop_rig import make_config
 
 
 async def test_a_serve_that_does_not_answer_is_not_waited_for_without_limit(
@@ -38,3 +43,21 @@ def test_an_address_without_a_cluster_is_a_persons_mistake(monkeypatch: pytest.M
     monkeypatch.setattr("ray.init", refused)
     with pytest.raises(ConfigError, match=r"RAY_ADDRESS='auto' .*\(could not connect\)"):
         ray_session.start_ray()
+
+
+@pytest.mark.parametrize(("method", "is_asked"), [("static", False), ("care", True)])
+def test_a_method_that_writes_nothing_needs_no_writer_and_no_key_of_it(
+    method: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    config = make_config(evolution={"method": method}, writer={"backend": "openai", "model": "m"})
+    problems = missing(config, RunData(train=(), eval=(), fingerprint=""))
+    assert any("writer.backend=openai without a key" in p for p in problems) == is_asked
+    names = [bundle.name for bundle in replica_bundles(config)]
+    assert ("RubricWriter replica 0" in names) == is_asked
+
+
+async def test_a_writer_that_is_never_started_is_unavailable_not_a_crash() -> None:
+    writer = await serving.start_writer(make_config(evolution={"method": "static"}))
+    request = MergeRequest(query_id="q", prompt="p", existing=(), candidates=())
+    assert (await writer.write(request)).failure == "unavailable"
