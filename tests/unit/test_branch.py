@@ -3,22 +3,25 @@
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from actors.rubric_log import RubricLog
+from actors.rubric_log import RubricLog, RubricVersion
 from core.config import RunConfig
 from core.errors import ConfigError
 from core.query import Query
 from core.records import Commit
 from core.rubric import Criterion, Rubric
 from drivers.branch import Branch, FrozenBranch, check_no_branch, find_branch
-from drivers.checkpoint import Checkpoints, identity_of, latest_checkpoint
+from drivers.checkpoint import Checkpoint, Checkpoints, identity_of, latest_checkpoint
 from drivers.loop import Position
+from drivers.ports import Parts
+from drivers.run import Run
 from drivers.run_data import RunData
 from drivers.run_files import RunFiles, write_json
 from drivers.run_folder import RunFolder
-from tests.fakes import FakeJudge, FakeLearner, FakePool, FakeStore
+from tests.fakes import FakeJudge, FakeLearner, FakePool, FakeStore, FakeWriter
 from tests.unit.loop_rig import Rig, make_config, make_queries
 
 STEP = 3
@@ -273,6 +276,51 @@ async def test_a_branch_that_was_killed_before_its_first_checkpoint_keeps_its_ve
     edit(log, "q0", 3, step=STEP + 2)
     log.close()
     assert source.texts(source.frozen("latest"))["q0"] == text_of("q0", 2)
+
+
+class RestoredStore(FakeStore):
+    """Notes what it was restored from."""
+
+    restored: tuple[str, int] | None = None
+
+    async def restore(self, folder: str, step: int) -> None:
+        self.restored = (folder, step)
+
+    async def edited(self) -> tuple[RubricVersion, ...]:
+        return ()
+
+
+async def restored(frozen: FrozenBranch, found: Checkpoint) -> tuple[str, int] | None:
+    """What the branch's store is restored from when the run goes on after ``found``."""
+    store: Any = RestoredStore()
+    parts = Parts(
+        pool=FakePool(),
+        learner=FakeLearner(),
+        judge=FakeJudge(),
+        writer=FakeWriter(),
+        store=store,
+    )
+    folder = RunFolder(frozen.branch.files.folder)
+    run = Run(frozen.branch.config, frozen.data, folder, 0.0, frozen)
+    await run._restore(parts, store, found)
+    return store.restored
+
+
+async def test_a_branch_begins_with_its_own_rubrics_and_goes_on_with_its_own_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def agreed(*_: object, **__: object) -> None:
+        return None
+
+    monkeypatch.setattr("drivers.run.check_logprobs", agreed)
+    source = await a_source(tmp_path)
+    frozen = source.frozen("latest")
+    assert await restored(frozen, frozen.start) == ("", STEP)
+    shutil.rmtree(frozen.branch.files.folder)
+    files = await begun(source)
+    own = latest_checkpoint(files.checkpoints)
+    assert own is not None
+    assert await restored(source.frozen("latest"), own) == (str(own.folder / "store"), STEP + 1)
 
 
 async def test_another_command_on_a_begun_branch_is_refused(tmp_path: Path) -> None:
