@@ -1,8 +1,9 @@
 """A judge and a rubric writer as a script behind a real endpoint, and a policy that never changes.
 
 The judge knows one rule: a criterion "mentions WORD" has full score exactly when the response has
-that word, "avoids WORD" when it has not. The writer's replies are given by the test, one function a
-recipe. Every number in the recipe tests can therefore be worked out by hand.
+that word, "avoids WORD" when it has not, and any other text always. The writer's replies are given
+by the test, one function a recipe. Every number in the recipe tests can therefore be worked out by
+hand.
 """
 
 import json
@@ -17,7 +18,7 @@ from tests.stub_openai import Reply
 
 JUDGE, WRITER = "scripted-judge", "scripted-writer"
 
-WORDS = ("alpha", "alpha beta", "alpha beta gamma", "alpha")
+WORDS = ("alpha", "alpha beta", "alpha beta gamma delta", "alpha")
 """What rollout 0, 1, 2, 3 of every group says, beside words that are its own."""
 
 Script = Callable[[str], str]
@@ -64,7 +65,7 @@ class ScriptedPool:
             query_id=request.query_id,
             visit=request.visit,
             index=request.index,
-            response=f"{WORDS[request.index % len(WORDS)]} by {who}",
+            response=f"{WORDS[request.index % len(WORDS)]} {request.query_id} by {who}",
             finish_reason="stop",
             prompt_token_ids=(1, 2),
             token_ids=(3, 4, 5),
@@ -96,8 +97,7 @@ def sections(prompt: str, label: str) -> list[str]:
 def is_met(criterion: str, response: str) -> bool:
     """The one rule of the scripted judge."""
     match = re.search(r"(mentions|avoids) (\w+)", criterion)
-    assert match, criterion
-    return (match[2] in response.split()) == (match[1] == "mentions")
+    return match is None or (match[2] in response.split()) == (match[1] == "mentions")
 
 
 def _asked(prompt: str) -> list[dict[str, Any]]:
