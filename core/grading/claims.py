@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from core.grading.json_nodes import Arr, Node, Obj, Pair, Scalar
 from core.grading.json_strict import read_strict
 from core.grading.names import Matcher, item_number
-from core.grading.values import has_score_key
+from core.grading.values import has_score_key, holds_score
 
 _MAX_WRAPPERS = 6
 
@@ -76,6 +76,9 @@ class ClaimCollector:
 
     def __init__(self, matcher: Matcher, num_criteria: int) -> None:
         self.claims: list[Claim] = []
+        self.is_doubtful = False
+        """A score of nobody stands beside the scores of criteria: an unescaped quote of the graded
+        text does that, and then no score can be told from a forged one."""
         self._matcher = matcher
         self._num_criteria = num_criteria
 
@@ -101,6 +104,8 @@ class ClaimCollector:
                 self.claims.append(Claim(pair.value, match.indices, match.rung))
             elif (number := item_number(pair.key)) is not None:
                 self.claims.append(Claim(pair.value, number=number))
+            elif any(m is not None for m in matches) and holds_score(pair.value):
+                self.is_doubtful = True
             elif pair.value is not None and _is_wrapper(pair):
                 self.walk(pair.value, may_be_bare=may_be_bare, depth=depth + 1)
 

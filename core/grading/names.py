@@ -31,6 +31,9 @@ _INDEX = re.compile(
 
 LOOSEST_RUNG = 3
 
+_MAX_NEAR_KEYS = 1_000
+"""Keys of one reply that are compared word by word; later ones must match more strictly."""
+
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -85,6 +88,8 @@ class Matcher:
         untagged = self._untagged.get(body, set())
         if fitting := {i for i in untagged if not tag or self._tags[i] in ("", tag)}:
             return self._unique(fitting, 2)
+        if len(self._known) > _MAX_NEAR_KEYS:
+            return None
         return self._near_match(
             tag, body, has_ellipsis=key.rstrip(" *_'\"").endswith(("...", "\u2026"))
         )

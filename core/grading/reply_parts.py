@@ -125,6 +125,8 @@ _UNREADABLE = Scalar("", is_string=False, is_last=False)
 def _claims(node: Node, asked: Asked, *, may_be_bare: bool) -> list[Claim]:
     collector = ClaimCollector(asked.matcher, len(asked.scales))
     collector.walk(node, may_be_bare=may_be_bare)
+    if collector.is_doubtful:
+        return [replace(c, value=_UNREADABLE) for c in collector.claims]
     return collector.claims
 
 

@@ -90,6 +90,10 @@ def _verdict(criterion: Criterion, reading: Reading) -> Verdict:
     )
 
 
+_STRANGE = _Cell("", "", None, is_plain=False)
+"""Stands for an item that belongs to no criterion or response."""
+
+
 def _names(criteria: Sequence[Criterion]) -> dict[str, int]:
     """Return what each criterion may be called: its short id, and its own if that is no other's."""
     short = {name: i for i, name in enumerate(short_ids(len(criteria)))}
@@ -101,16 +105,22 @@ def _cells(text: str) -> list[_Cell]:
     """Return all cells of the one container that holds some; none if two containers do."""
     whole = read_strict(text.strip(" \t\r\n\ufeff"))
     if isinstance(whole, Obj | Arr):
-        return list(_walk(whole))
+        return _cells_of(whole)
     body = without_reasoning(text[:MAX_REPLY_CHARS], ())
     if body is None:
         return []
     found = list(containers_in(body))
-    holding = [cells for f in found if not f.is_damaged and (cells := list(_walk(f.node)))]
+    holding = [cells for f in found if not f.is_damaged and (cells := _cells_of(f.node))]
     if len(holding) != 1:
         return []
     is_whole = not has_loose_pieces(body, found)
     return holding[0] if is_whole else [replace(c, is_plain=False) for c in holding[0]]
+
+
+def _cells_of(node: Node) -> list[_Cell]:
+    """Return the cells of one container; none when all it holds is strange."""
+    cells = list(_walk(node))
+    return cells if any(c is not _STRANGE for c in cells) else []
 
 
 def _walk(node: Node, depth: int = 0) -> Iterator[_Cell]:
@@ -118,7 +128,7 @@ def _walk(node: Node, depth: int = 0) -> Iterator[_Cell]:
         return
     if isinstance(node, Arr):
         for item in node.items:
-            yield from _walk(item, depth + 1)
+            yield from _walk(item, depth + 1) if isinstance(item, Obj) else (_STRANGE,)
     elif isinstance(node, Obj):
         name, scores = _text(node, _ID_KEYS), _field(node, "scores")
         if name and scores is not None:
@@ -130,6 +140,8 @@ def _walk(node: Node, depth: int = 0) -> Iterator[_Cell]:
         for pair in node.pairs:
             if pair.key.casefold() in _WRAPPERS and pair.value is not None:
                 yield from _walk(pair.value, depth + 1)
+            elif isinstance(pair.value, Obj | Arr):
+                yield _STRANGE
 
 
 def _criterion_cells(name: str, scores: Node) -> Iterator[_Cell]:
@@ -141,6 +153,8 @@ def _criterion_cells(name: str, scores: Node) -> Iterator[_Cell]:
             rollout = _text(item, _ROLLOUT_KEYS) if isinstance(item, Obj) else ""
             if rollout:
                 yield _Cell(name, _rollout(rollout), item, _holds_no_container(item))
+            else:
+                yield _STRANGE
 
 
 def _holds_no_container(value: Node | None) -> bool:

@@ -97,6 +97,17 @@ def has_score_key(node: Obj) -> bool:
     return any(_plain_key(p.key) in _SCORE_KEYS for p in node.pairs)
 
 
+def holds_score(node: Node | None, depth: int = 0) -> bool:
+    """Return whether a score stands under one of the usual names anywhere in a container."""
+    if depth > _MAX_NESTED:
+        return False
+    if isinstance(node, Arr):
+        return any(holds_score(item, depth + 1) for item in node.items)
+    if not isinstance(node, Obj):
+        return False
+    return has_score_key(node) or any(holds_score(p.value, depth + 1) for p in node.pairs)
+
+
 def _read(node: Node | None, scale: Scale, is_cut: bool, depth: int) -> Reading:
     if node is None:
         return Reading(None, "truncated", "the reply ends before the value")
@@ -172,6 +183,8 @@ def _read_object(node: Obj, scale: Scale, is_cut: bool, depth: int) -> Reading:
     }
     if not readings:
         return Reading(None, "missing" if node.is_closed else "truncated", "no score in the object")
+    if any(holds_score(v) for key, vs in by_key.items() if key not in _SCORE_KEYS for v in vs):
+        return Reading(None, "conflict", "another score stands inside the object")
     reason = _reason(by_key)
     first = next(iter(readings.values()))
     others = [r for rs in readings.values() for r in rs if r.score is not None]
