@@ -214,9 +214,12 @@ def _eval_problems(config: RunConfig) -> list[str]:
 def _served_problems(part: str, config: ServedModelConfig) -> list[str]:
     has_key = bool(os.environ.get(config.api_key_env))
     if config.backend == "openai" and config.needs_key and not has_key:
+        way_out = "base_url for an endpoint of your own"
+        if config.base_url is not None:
+            way_out = "api_key_env=OPENAI_API_KEY for an endpoint that needs no key"
         return [
             f"got {part}.backend=openai without a key, wanted the environment variable "
-            f"{config.api_key_env} (or {part}.base_url for an endpoint of your own)"
+            f"{config.api_key_env} (or {part}.{way_out})"
         ]
     if config.backend != "vllm":
         return []

@@ -168,7 +168,7 @@ def test_an_address_whose_key_variable_is_named_needs_that_key(
     data = RunData(train=(), eval=(), fingerprint="f")
     assert not [p for p in missing(make_config(judge=own), data) if "key" in p]
     found = missing(make_config(judge=own | {"api_key_env": "OTHER_KEY"}), data)
-    assert any("OTHER_KEY" in p for p in found)
+    assert any("OTHER_KEY (or judge.api_key_env=OPENAI_API_KEY for an" in p for p in found)
     monkeypatch.setenv("OTHER_KEY", "k")
     assert not missing(make_config(judge=own | {"api_key_env": "OTHER_KEY"}), data)
 
