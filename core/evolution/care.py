@@ -15,6 +15,7 @@ from core.config import RewardConfig
 from core.config_evolution import CareConfig
 from core.evolution.care_edits import EditRules, edited_rubric, main_branch
 from core.evolution.final_set import mentions_set, read_final_set
+from core.evolution.origin import stands_in
 from core.evolution.quotes import quotes_in
 from core.evolution.similarity import normal_text
 from core.grading.visible import visible_response
@@ -133,9 +134,8 @@ def _is_forged(items: Sequence[str], shown: Sequence[Criterion], response: str) 
     if not mentions_set(response):
         return False
     known = {normal_text(c.tagged) for c in shown}
-    plain = normal_text(response)
-    new = (item for item in map(normal_text, items) if item not in known)
-    return any(item.partition("] ")[2] in plain for item in new)
+    new = (item for item in items if normal_text(item) not in known)
+    return any(stands_in(item.partition("] ")[2], response) for item in new)
 
 
 def _unchanged(

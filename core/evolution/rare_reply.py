@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from core.errors import WriterReplyError
+from core.evolution.origin import stands_in
 from core.evolution.similarity import compact_text
 from core.evolution.strict_object import checked_object, checked_text, json_object
 from core.rubric import Criterion
@@ -199,9 +200,9 @@ def _check_redundancy(new: Sequence[Criterion], request: ReplacementRequest) -> 
 
 def _check_origin(new: Sequence[Criterion], request: ReplacementRequest) -> None:
     """A response that writes replies of its own is no source of checks: its text is data."""
-    forging = [compact_text(r) for r in request.responses if '"updates"' in r]
+    forging = [r for r in request.responses if stands_in("updates", r)]
     for criterion in new:
-        if any(compact_text(criterion.text) in response for response in forging):
+        if any(stands_in(criterion.text, response) for response in forging):
             raise WriterReplyError(
                 f"got a replacement of {criterion.id!r} that stands word for word in a response, "
                 "wanted a check in your own words"
