@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError
-from core.formats.loose import read_rows
+from core.formats.loose import read_rows, with_rubric
 from core.formats.rows import Dropped, Row, RowError
 from core.formats.rubric_files import read_rubric
 from core.query import Query
@@ -38,11 +38,18 @@ class LoadedQueries:
     """sha256 of the file's bytes: tells on resume whether it is still the same data."""
 
 
-def load_queries(path: str | Path, *, strict: bool = True) -> LoadedQueries:
-    """Return the queries of ``path``; raises ConfigError if it cannot be used."""
+def load_queries(
+    path: str | Path, *, strict: bool = True, stand_in: Rubric | None = None
+) -> LoadedQueries:
+    """Return the queries of ``path``; raises ConfigError if it cannot be used.
+
+    ``stand_in`` is the rubric of rows that have none; without it they give no query.
+    """
     file = Path(path)
     data = _bytes_of(file)
     rows = _parquet_rows(file) if file.suffix.lower() == ".parquet" else list(_text_rows(data))
+    if stand_in is not None:
+        rows = [with_rubric(row, stand_in) for row in rows]
     read = read_rows(rows)
     if strict and read.dropped:
         raise ConfigError(_dropped_message(file, read.dropped))

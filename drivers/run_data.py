@@ -16,8 +16,11 @@ from core.config_evolution import Scope, StaticEvolution, rubric_scope
 from core.errors import ConfigError
 from core.evolution.universal import with_universal
 from core.query import Query, rubric_id
-from core.rubric import Rubric
+from core.rubric import Criterion, Rubric
 from drivers.data_files import load_queries, load_rubric
+
+_STAND_IN = Rubric(criteria=(Criterion(id="rubric", text="is given by data.task_rubrics"),))
+"""Rubric of a row without one until its task's takes its place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +41,12 @@ class RunData:
 
 def load_run_data(config: RunConfig) -> RunData:
     """Return the queries of the run; raises ConfigError naming file, line and reason."""
-    train = load_queries(config.data.train, strict=True)
-    held_out = load_queries(config.data.eval, strict=True) if config.data.eval else None
-    scope = rubric_scope(config.evolution)
-    given = _task_rubrics(config, scope)
+    given = _task_rubrics(config, rubric_scope(config.evolution))
+    stand_in = _STAND_IN if given else None
+    train = load_queries(config.data.train, strict=True, stand_in=stand_in)
+    held_out = None
+    if config.data.eval:
+        held_out = load_queries(config.data.eval, strict=True, stand_in=stand_in)
     used = _with_task_rubrics(_with_anchors(config, train.queries), given)
     _check_tasks(config, given, used)
     if isinstance(config.evolution, StaticEvolution) and config.evolution.universal:
@@ -121,6 +126,11 @@ def _with_task_rubrics(queries: Sequence[Query], given: Mapping[str, Rubric]) ->
 
 def _with_task_rubric(query: Query, task: str | None, given: Mapping[str, Rubric]) -> Query:
     if task is None or task not in given:
+        if query.rubric == _STAND_IN:
+            raise ConfigError(
+                f"query {query.id[:80]!r}: got no rubric and the task {task!r:.60}, wanted a "
+                f"rubric in the row, or a task of data.task_rubrics ({', '.join(given)[:200]})"
+            )
         return query
     taken = sorted(set(given[task].ids) & {c.id for c in query.gold})
     if taken:

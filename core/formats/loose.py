@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -53,6 +53,22 @@ def read_rows(rows: Sequence[Row]) -> ReadRows:
             continue
         queries.append(query)
     return ReadRows(queries=tuple(queries), dropped=tuple(dropped))
+
+
+def with_rubric(row: Row, rubric: Rubric) -> Row:
+    """Return the row with ``rubric`` where it has none of its own, for rubrics that a task gives.
+
+    A row that is no object is returned as it is.
+    """
+    value: Any = row.value
+    if row.problem or not isinstance(value, dict):
+        return row
+    fields = cast(dict[str, Any], value)
+    has_own = any(fields.get(f) is not None for f in RUBRIC_FIELDS)
+    if has_own or nested_rubric(fields) is not None:
+        return row
+    given = rubric.model_dump(mode="json", include={"criteria"})
+    return replace(row, value=fields | {"rubric": given})
 
 
 @dataclass(frozen=True, slots=True)

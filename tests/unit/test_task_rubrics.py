@@ -77,6 +77,21 @@ def test_a_file_gives_a_tasks_queries_their_rubric_held_out_ones_too(tmp_path: P
     assert data.rubrics["task:2d"].total_max == 3
 
 
+def test_rows_without_a_rubric_take_their_tasks(tmp_path: Path) -> None:
+    given = {"task_rubrics": {"2d": rubric_file(tmp_path)}}
+    bare = {
+        k: v for k, v in row("a", "2d", gold=[{"id": "g", "text": "x"}]).items() if k != "rubric"
+    }
+    rows = [bare, {"prompt": "write", "task": "2d"}, {"prompt": "draw", "task": "2d"}]
+    data = load_run_data(run_config(tmp_path, rows, data=given))
+    assert [q.rubric.ids for q in data.train] == [("s1", "s2")] * 3
+    assert data.train[0].gold[0].id == "g"
+    with pytest.raises(ConfigError, match=r"got no rubric and the task '3d', wanted a rubric in"):
+        load_run_data(run_config(tmp_path, [*rows, {"prompt": "x", "task": "3d"}], data=given))
+    with pytest.raises(ConfigError, match=r"line 1: no_rubrics"):
+        load_run_data(run_config(tmp_path, rows))
+
+
 def test_the_only_given_task_is_that_of_queries_without_one(tmp_path: Path) -> None:
     given = {"task_rubrics": {"2d": rubric_file(tmp_path)}}
     data = load_run_data(run_config(tmp_path, [row("a"), row("b", "2d")], data=given))
