@@ -20,6 +20,11 @@ from drivers.rubrics_parser import parsed
 from drivers.rubrics_run import find_run, open_log, rubric_named
 from drivers.rubrics_text import shown
 
+_BROKEN = (LookupError, TypeError, ValueError, AttributeError, AssertionError, RecursionError)
+"""What reading a record of another shape raises, wherever in it the wrong part stands."""
+
+_MAX_SHOWN = 400
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
@@ -37,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except sqlite3.DatabaseError as error:
         return _end(1, f"stopped: got {error} from SQLite, wanted a whole rubrics.sqlite")
+    except _BROKEN as error:
+        what = f"got a record in {args.run} that is not a run's ({type(error).__name__}: {error})"
+        return _end(2, f"error: {what[:_MAX_SHOWN]}, wanted the files that drivers.train writes")
     except OSError as error:
         what = f"got {error.strerror} ({error.filename or 'while writing'})"
         return _end(1, f"stopped: {what}, wanted a run's folder that can be read and written")

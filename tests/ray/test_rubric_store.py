@@ -1,8 +1,10 @@
 """The RubricStore as an actor: SIGKILLs with commits in flight, call cycles, names and limits."""
 
 import asyncio
+import json
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from core.errors import ConfigError
 from core.records import Commit, RubricEdit, Verdict
 from core.rubric import Criterion, Rubric
 from drivers.rubric_store_client import StoreClient, start_store
+from drivers.run_files import RunFiles
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 
@@ -166,3 +169,60 @@ async def test_rubrics_given_at_the_start_are_registered_and_counted_in_the_repr
         str(tmp_path / "rubrics.sqlite"), {"q1": make_rubric(), "q2": make_rubric()}
     )
     assert repr(store) == "RubricStore (2 rubrics, 0 edits)"
+
+
+async def test_a_person_edits_a_live_run_and_neither_side_loses_an_edit_or_sees_a_lock(
+    tmp_path: Path,
+):
+    run = tmp_path / "run"
+    client = await start_store("live", run / "rubrics.sqlite")
+    await client.register({"q0": make_rubric(), "q1": make_rubric()})
+    await client.propose(
+        Commit(
+            query_id="q1",
+            from_version=0,
+            rubric=make_rubric().with_criteria([Criterion(id="c0", text="Is it brief?")]),
+            edits=(RubricEdit(method="care", branch="chase", status="waiting"),),
+            step=1,
+            visit=0,
+            key="q1:0:next_visit",
+        )
+    )
+    assert await client.num_waiting("q1") == 1
+    lock = RunFiles(run).lock()  # as the run's driver holds it
+    committing = asyncio.create_task(commit_many(client, "q0", 150))
+    outputs: list[str] = []
+    while not committing.done():
+        outputs.append(await rubrics("rollback", str(run), "--rubric", "q0", "--to", "0"))
+    outputs.append(await rubrics("approve", str(run), "--all"))
+    lock.release()
+    assert await committing == ["applied"] * 150
+    made = [v for v in await client.history("q0") if v.writer == "person"]
+    assert 0 < len(made) == sum("is at version" in text and ", with" in text for text in outputs)
+    versions = [v.version for v in await client.history("q0")]
+    assert versions == list(range(151 + len(made)))
+    assert (await client.current("q1")).criteria[0].text == "Is it brief?"
+    assert await client.num_waiting("q1") == 0
+    client.close()
+    rows = [json.loads(line) for line in (run / "events.jsonl").read_bytes().splitlines()]
+    told = {row["to_version"] for row in rows if row["query_id"] == "q0"}
+    assert told == {v.version for v in made}
+
+
+async def commit_many(client: StoreClient, query_id: str, count: int) -> list[str]:
+    return [(await commit_next(client, query_id, step))[1] for step in range(count)]
+
+
+async def rubrics(*arguments: str) -> str:
+    """Run the command in a process of its own, as a person does; return what it wrote."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "drivers.rubrics",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    written, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, written
+    return written.decode()

@@ -1,7 +1,7 @@
 """``ratchet rubrics health``: numbers from a run's files, a judge asked again, a model's labels."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -226,3 +226,25 @@ def test_a_rubric_that_a_task_shares_counts_the_groups_of_all_its_queries(
     assert by_id(rubrics["task:kind"])["c0"]["visits"] == 2
     assert by_id(rubrics["task:polite"])["c0"]["visits"] == 1
     assert set(health(capsys, folder.files, "--rubric", "polite")) == {"task:polite"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda row: row.pop("verdicts"),
+        lambda row: row.update(verdicts=[1]),
+        lambda row: row["verdicts"]["c0"].update(score=7),
+        lambda row: row["verdicts"]["c0"].update(max=3),
+    ],
+)
+def test_a_damaged_record_is_one_sentence(
+    run: RunFiles, capsys: pytest.CaptureFixture[str], damage: Callable[[dict[str, Any]], object]
+):
+    path = run.rollouts / "step_00005.jsonl"
+    rows = [json.loads(line) for line in path.read_bytes().splitlines()]
+    damage(rows[0])
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["health", str(run.folder)]) == 2
+    message = capsys.readouterr().err
+    assert "that is not a run's" in message
+    assert message.count("\n") == 1
