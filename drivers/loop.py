@@ -212,7 +212,8 @@ class TrainLoop:
             clock.mark("idle")
             await self._train_step(step, groups, clock)
             done = step
-            problem = self._meter.judge_problem(step)
+            # What a used-up budget left unjudged is no fault of the judge's.
+            problem = "" if self._stop_reason else self._meter.judge_problem(step)
             if self._is_checkpoint_due(step) or problem:
                 await self._checkpoint(step)
                 saved = step
@@ -222,7 +223,7 @@ class TrainLoop:
                 break
         if saved != done:
             await self._checkpoint(done)
-        if self._stop_reason:
+        if self._stop_reason and done < self._config.loop.steps:
             raise RunStopped(self._stop_reason)
         return self._position(done)
 

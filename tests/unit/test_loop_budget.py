@@ -6,10 +6,10 @@ import pytest
 
 from core.config_served import BudgetConfig
 from core.errors import RunStopped
-from core.records import JudgeReply, JudgeRequest, Usage, Verdict
+from core.records import JudgeReply, JudgeRequest, StepReport, TrainBatch, Usage, Verdict
 from drivers.checkpoint import latest_checkpoint
 from drivers.spending import Spending
-from tests.fakes import FakeJudge
+from tests.fakes import FakeJudge, FakeLearner
 from tests.unit.loop_rig import Rig, make_config
 
 GROUPS, SIZE, STEPS = 2, 2, 6
@@ -62,3 +62,36 @@ async def test_a_used_up_budget_stops_with_a_checkpoint_and_no_group_trains_on_i
     await whole.run()
     assert first.trained() + again.trained() == whole.trained()
     assert again.recorder.steps[-1][2]["budget/tokens_spent"] == 1000 + 4 * 400
+
+
+async def test_groups_ahead_that_the_budget_stopped_are_not_blamed_on_the_judge(
+    tmp_path: Path,
+) -> None:
+    spending = Spending(BudgetConfig(tokens=1500), tmp_path / "spending.json")
+    config = make_config(
+        loop__steps=STEPS,
+        loop__max_policy_age=2,
+        judge={"failed_window_steps": 1, "max_failed_frac": 0.1},
+    )
+    learner = FakeLearner(update_s=0.2)  # the next groups meet the budget during an update
+    ahead = Rig(config, tmp_path, judge=PaidJudge(spending), spending=spending, learner=learner)
+    with pytest.raises(RunStopped, match="got 1500 tokens spent"):
+        await ahead.run()
+    assert latest_checkpoint(tmp_path) is not None
+
+
+async def test_a_run_that_is_done_when_the_budget_is_reached_is_done(tmp_path: Path) -> None:
+    spending = Spending(BudgetConfig(tokens=100_000), tmp_path / "spending.json")
+
+    class Expensive(FakeLearner):
+        """While the last step trains, a late reply of the reference judge costs too much."""
+
+        async def train_step(self, batch: TrainBatch) -> StepReport:
+            if batch.step == STEPS:
+                spending.add(Usage(calls=1, prompt_tokens=100_000))
+            return await super().train_step(batch)
+
+    config = make_config(loop__steps=STEPS)
+    done = Rig(config, tmp_path, judge=PaidJudge(spending), spending=spending, learner=Expensive())
+    end = await done.run()
+    assert (end.step, bool(spending.reason)) == (STEPS, True)
