@@ -33,6 +33,7 @@ class ReferenceMonitor:
         self._frac = reference.frac if reference is not None and judge is not None else 0.0
         self._call_limit_s = reference.timeout_s if reference is not None else 0.0
         self._reward = config.reward
+        self._client = judge
         self._judge = None if judge is None else CachedJudge(judge, store)
         self._tasks: set[asyncio.Task[None]] = set()
         self._gaps: list[float] = []
@@ -51,11 +52,13 @@ class ReferenceMonitor:
             task.add_done_callback(self._tasks.discard)
 
     def metrics(self) -> dict[str, float]:
-        """Return the gap and the counts of what finished since the last call."""
-        if self._judge is None:
+        """Return the gap and the counts of what finished since the last call, and the judge's own
+        running totals."""
+        if self._client is None:
             return {}
         gaps, self._gaps = self._gaps, []
         metrics = {
+            **self._client.stats(),
             "judge/reference_scored": float(len(gaps)),
             "judge/reference_failed": float(self._num_failed),
             "judge/reference_skipped": float(self._num_skipped),

@@ -84,6 +84,9 @@ class Reference(FakeJudge):
         self.table = table
         self.delay_s = delay_s
 
+    def stats(self) -> dict[str, float]:
+        return {"reference_judge/calls": float(len(self.requests))}
+
     async def grade(self, request: JudgeRequest) -> JudgeReply:
         self.requests.append(request)
         await asyncio.sleep(self.delay_s)
@@ -114,6 +117,7 @@ async def test_the_gap_is_the_mean_difference_of_the_rewards_of_what_was_scored(
     # (1.0 - 0.8 + 0.6 - 0.0) / 2
     assert found["judge/gold_gap"] == pytest.approx(0.4)
     assert (found["judge/reference_scored"], found["judge/reference_failed"]) == (2, 1)
+    assert found["reference_judge/calls"] == 3
     again = monitor.metrics()
     assert "judge/gold_gap" not in again
     assert (again["judge/reference_scored"], again["judge/reference_failed"]) == (0, 0)
