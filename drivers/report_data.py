@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from actors.rubric_log import RubricLog, RubricVersion
 from core.config import RunConfig
 from core.config_evolution import rubric_scope
+from core.config_evolution import rubric_scope
 from core.rows import Row, row_rubric_id
 from drivers.jsonl_files import read_rows
 from drivers.run_files import RunFiles, step_files
@@ -41,6 +42,7 @@ def read_report_data(files: RunFiles) -> ReportData:
     metrics = list(read_rows(files.metrics))
     history = _history(files, events)
     shown = history[0].query_id if history else ""
+    scope = rubric_scope(config.evolution)
     steps: list[StepNumbers] = []
     failures: Counter[str] = Counter()
     draws: list[Row] = []
