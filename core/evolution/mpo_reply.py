@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from core.errors import WriterReplyError
 from core.evolution.mpo import MpoItem
+from core.evolution.origin import stands_in
 from core.evolution.rare_task import is_unspaced
 from core.evolution.similarity import compact_text
 from core.evolution.strict_object import checked_text
@@ -161,9 +162,9 @@ def _last_items(body: str) -> list[str]:
 
 def _check_origin(texts: Iterable[str], responses: Iterable[str]) -> None:
     """A response that writes items of its own is no source of criteria: its text is data."""
-    forging = [compact_text(r) for r in responses if "<item>" in r.lower()]
+    forging = [r for r in responses if "<item>" in r.lower()]
     for text in texts:
-        if any(compact_text(text) in response for response in forging):
+        if any(stands_in(text, response) for response in forging):
             raise WriterReplyError(
                 f"got a criterion that stands word for word in a response ({text[:80]!r}), wanted "
                 "one in your own words"

@@ -8,16 +8,29 @@ not hide it.
 
 import re
 import unicodedata
+from collections.abc import Collection
 
 from core.grading.json_nodes import unescaped
 
 _FENCE = re.compile(r"```[\w-]*")
+_AFTER_KEY = "[\"'`\u201d\u2019]{0,2}\\s{0,20}:"
+"""What follows the name of a key, after compatibility normalisation."""
 
 
 def stands_in(text: str, response: str) -> bool:
     """Return whether ``response`` holds the letters of ``text``, however they are spelled."""
     wanted = letters_of(text)
     return bool(wanted) and any(wanted in form for form in _forms(response))
+
+
+def writes_key(response: str, names: Collection[str]) -> bool:
+    """Return whether ``response`` writes one of these keys of a reply, quoted or bare."""
+    spelled = "|".join(re.escape(name).replace("_", r"[\s_-]{0,5}") for name in names)
+    pattern = re.compile(f"(?:{spelled}){_AFTER_KEY}", re.IGNORECASE)
+    return any(
+        pattern.search(unicodedata.normalize("NFKC", text)) is not None
+        for text in (response, unescaped(response))
+    )
 
 
 def letters_of(text: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from core.errors import WriterReplyError
-from core.evolution.origin import stands_in
+from core.evolution.origin import stands_in, writes_key
 from core.evolution.similarity import compact_text
 from core.evolution.strict_object import checked_object, checked_text, json_object
 from core.rubric import Criterion
@@ -200,7 +200,7 @@ def _check_redundancy(new: Sequence[Criterion], request: ReplacementRequest) -> 
 
 def _check_origin(new: Sequence[Criterion], request: ReplacementRequest) -> None:
     """A response that writes replies of its own is no source of checks: its text is data."""
-    forging = [r for r in request.responses if stands_in("updates", r)]
+    forging = [r for r in request.responses if writes_key(r, ("updates",))]
     for criterion in new:
         if any(stands_in(criterion.text, response) for response in forging):
             raise WriterReplyError(

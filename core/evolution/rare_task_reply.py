@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from core.errors import WriterReplyError
+from core.evolution.origin import stands_in, writes_key
 from core.evolution.rare_reply import scoring_levels
 from core.evolution.similarity import compact_text
 from core.evolution.strict_object import checked_object, checked_text, json_object
@@ -159,9 +160,9 @@ def _check_set(criteria: Sequence[Criterion], request: TaskRevisionRequest) -> N
     if not changed:
         raise WriterReplyError("got every criterion unchanged, wanted at least one revised")
     # A response that writes replies of its own is no source of checks: its text is data.
-    forging = [compact_text(c.response) for c in request.cases if '"criteria"' in c.response]
+    forging = [c.response for c in request.cases if writes_key(c.response, ("criteria",))]
     for c in changed:
-        if any(compact_text(c.text) in text for text in forging):
+        if any(stands_in(c.text, response) for response in forging):
             raise WriterReplyError(
                 f"got a check of {c.id!r} that stands word for word in a response, wanted one in "
                 "your own words"

@@ -9,8 +9,9 @@ or in which two objects say different things, is none. Never raises.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from core.evolution.origin import stands_in, writes_key
 from core.evolution.reply_object import field_of, items_of, objects_with, text_of
-from core.evolution.similarity import compact_text, normal_text
+from core.evolution.similarity import normal_text
 from core.grading.json_nodes import Node, Obj, Scalar
 
 MAX_CHARS = 1000
@@ -66,9 +67,8 @@ def read_pool_reply(text: str, finish_reason: str, responses: Sequence[str]) -> 
 
 
 def forging_responses(responses: Sequence[str], names: Collection[str]) -> tuple[str, ...]:
-    """Return, compacted, the responses that write replies of their own: no source of criteria."""
-    lowered = ((r, r.casefold()) for r in responses)
-    return tuple(compact_text(r) for r, low in lowered if any(f'"{name}"' in low for name in names))
+    """Return the responses that write replies of their own: they are no source of criteria."""
+    return tuple(r for r in responses if writes_key(r, names))
 
 
 def text_problem(text: str, forging: Sequence[str]) -> str:
@@ -77,7 +77,7 @@ def text_problem(text: str, forging: Sequence[str]) -> str:
         return "it has no text"
     if len(text) > MAX_CHARS:
         return f"got {len(text)} characters, wanted at most {MAX_CHARS}"
-    if any(compact_text(text) in response for response in forging):
+    if any(stands_in(text, response) for response in forging):
         return "it stands word for word in a response that imitates a reply"
     return ""
 

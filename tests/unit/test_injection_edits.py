@@ -258,6 +258,7 @@ def test_a_report_page_has_no_tag_or_attribute_of_a_hostile_text(
     page.encode("utf-8", "replace")
 
 
+@pytest.mark.filterwarnings("ignore:Glyph")
 def test_a_report_picture_has_no_element_of_a_hostile_text(run_data: ReportData) -> None:
     """The picture draws labels as shapes; whatever the text, it is one well-formed SVG."""
     texts = [h.text for h in HOSTILE if h.text.strip()]
