@@ -72,8 +72,9 @@ def load_queries(
 def load_rubric(path: str | Path) -> Rubric:
     """Return the rubric of a JSON file (ours or RARE's); raises ConfigError if it has none."""
     file = Path(path)
+    data = _bytes_of(file, "a rubric file (JSON)")
     try:
-        return read_rubric(json.loads(_as_utf8(_bytes_of(file, "a rubric file (JSON)"))))
+        return read_rubric(json.loads(_as_utf8(data)))
     except RowError as error:
         raise ConfigError(
             f"{file}: {error.detail}; correct the file, or give another one in data.task_rubrics"

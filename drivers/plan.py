@@ -85,8 +85,20 @@ def _loaded(config: RunConfig) -> tuple[RunData | None, list[str]]:
     try:
         data = load_run_data(config)
     except ConfigError as error:
-        return None, [str(error), *missing(config, RunData(train=(), eval=(), fingerprint=""))]
+        problems = _absent_files(config) or [str(error)]
+        return None, [*problems, *missing(config, RunData(train=(), eval=(), fingerprint=""))]
     return data, missing(config, data)
+
+
+def _absent_files(config: RunConfig) -> list[str]:
+    """Name every data file that is not there: loading them says the first one only."""
+    data = config.data
+    files = (data.train, *([data.eval] if data.eval else []), *data.task_rubrics.values())
+    return [
+        f"{name}: got no such file, wanted the run's data there; check the path in the config"
+        for name in files
+        if not os.path.exists(name)
+    ]
 
 
 def _gpu_problems(wanted: float) -> list[str]:

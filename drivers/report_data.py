@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from actors.rubric_log import RubricLog, RubricVersion
 from core.config import RunConfig
 from core.config_evolution import rubric_scope
-from core.config_evolution import rubric_scope
 from core.rows import Row, row_rubric_id
 from drivers.jsonl_files import read_rows
 from drivers.run_files import RunFiles, step_files
