@@ -13,7 +13,7 @@ case "$profile" in cpu|gpu) ;; *) fail "got PROFILE=$profile, wanted cpu or gpu"
 python=""
 for candidate in "${PYTHON:-}" python3.12 python3.11 python3; do
     [ -n "$candidate" ] && command -v "$candidate" >/dev/null || continue
-    if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))'; then
+    if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; then
         python="$candidate"; break
     fi
 done

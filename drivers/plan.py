@@ -73,11 +73,21 @@ def plan_text(config: RunConfig) -> str:
     calls = estimated_calls(config, data)
     lines = ["# resolved config", dump_config(config), "# placement"]
     lines += [f"{b.name}: {b.num_cpus:g} CPU, {b.num_gpus:g} GPU" for b in bundles]
-    lines += [f"in all: {cpus:g} CPU, {gpus:g} GPU", "", "# calls, without retries"]
+    lines += [f"in all: {cpus:g} CPU, {gpus:g} GPU", "", _calls_title(config, data)]
     lines += [f"{name}: {number}" for name, number in calls.items()]
     lines += ["", "# missing"]
     lines += [*problems, *_gpu_problems(gpus)] or ["nothing"]
     return "\n".join(lines)
+
+
+def _calls_title(config: RunConfig, data: RunData | None) -> str:
+    """Return what the numbers of calls are, and what they assume where the data cannot be read."""
+    title = "# calls at most, without retries"
+    if data is not None:
+        return title
+    if config.judge.per_criterion:
+        return f"{title} (without the data: as if a rubric had one criterion)"
+    return f"{title} (without the data: as if queries had gold criteria)"
 
 
 def _loaded(config: RunConfig) -> tuple[RunData | None, list[str]]:
