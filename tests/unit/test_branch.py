@@ -16,6 +16,7 @@ from drivers.ports import Parts
 from drivers.run import Run
 from drivers.run_files import RunFiles, write_json
 from drivers.run_folder import RunFolder
+from drivers.run_parts import Started
 from tests.fakes import FakeJudge, FakeLearner, FakePool, FakeStore, FakeWriter
 from tests.unit.branch_rig import STEP, a_source, begun, edit, everything, rubric, text_of
 from tests.unit.loop_rig import Rig, make_config, make_queries
@@ -173,7 +174,8 @@ async def restored(frozen: FrozenBranch, found: Checkpoint) -> tuple[str, int] |
     )
     folder = RunFolder(frozen.branch.files.folder)
     run = Run(frozen.branch.config, frozen.data, folder, 0.0, frozen)
-    await run._restore(parts, store, found)
+    started = Started(parts=parts, store=store, control=None, live_sources=())
+    await run._restore(started, found)
     return store.restored
 
 

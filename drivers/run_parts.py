@@ -1,0 +1,170 @@
+"""Starts the parts of a run: workers, learner, judge, writer, store, and what a method adds.
+
+All start side by side; each is put on the caller's stack, which ends them in reverse order,
+whatever happens.
+"""
+
+import asyncio
+import hashlib
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.config import RunConfig
+from core.config_evolution import OnlineRubricsEvolution
+from core.rubric import Rubric
+from drivers.control_pool import ControlPool
+from drivers.learner_group import LearnerGroup
+from drivers.live_metrics import Source
+from drivers.packaged_model import resolve_model
+from drivers.placement import Placement
+from drivers.ports import Parts
+from drivers.rollout_handles import make_rollout_pool
+from drivers.rollout_pool import PoolStatus, RayRolloutPool
+from drivers.rubric_store_client import StoreClient, start_store
+from drivers.run_folder import RunFolder
+from drivers.serving import Served, start_serving, stop_serving
+from drivers.spending import Spending
+
+log = logging.getLogger("ratchet")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """The running parts."""
+
+    parts: Parts
+    store: StoreClient
+    control: ControlPool | None
+    live_sources: tuple[Source, ...]
+    """What a dashboard shows between two steps, beside the loop's own figures."""
+
+
+async def start_parts(
+    config: RunConfig,
+    rubrics: Mapping[str, Rubric],
+    folder: RunFolder,
+    placement: Placement,
+    closing: AsyncExitStack,
+) -> Started:
+    """Start everything; raises RunStopped when the run's budget is used up already."""
+    spending = Spending(config.budget, folder.files.spending)
+    spending.check()
+    closing.callback(spending.save)
+    weights = _weights_folder(folder.path)
+    closing.callback(shutil.rmtree, weights, ignore_errors=True)
+    learner = LearnerGroup(
+        config,
+        weights_folder=str(weights),
+        transport=config.rollout.weight_transport,
+        rank_options=placement.rank_options,
+    )
+    closing.callback(learner.close)
+    pool = make_rollout_pool(
+        config.policy,
+        config.rollout,
+        model_folder=resolve_model(config.policy.model),
+        actor_options=placement.worker_options,
+    )
+    control_workers = _control_workers(config, placement)
+    pools = [pool] if control_workers is None else [pool, control_workers]
+    for each in pools:
+        closing.push_async_callback(each.shutdown)
+    closing.push_async_callback(_end_serving, config.name)
+    log.info("starting workers, learner, judge, writer and store")
+    began = time.monotonic()
+    async with asyncio.TaskGroup() as starting:
+        store = starting.create_task(start_store(config.name, folder.rubrics, rubrics=rubrics))
+        serving = starting.create_task(start_serving(config, spending))
+        starting.create_task(learner.start())
+        for each in pools:
+            starting.create_task(each.start())
+    closing.callback(store.result().close)
+    log.info("all parts ready after %.0f s", time.monotonic() - began)
+    served = serving.result()
+    control = await _control_pool(config, control_workers, learner)
+    parts = Parts(
+        pool=pool,
+        learner=learner,
+        judge=served.judge,
+        writer=served.writer,
+        store=store.result(),
+        control=control,
+        reference=served.reference,
+        spending=spending,
+    )
+    sources = (lambda: _pool_figures(pool.status()), *_served_figures(served), spending.metrics)
+    return Started(parts=parts, store=store.result(), control=control, live_sources=sources)
+
+
+def _served_figures(served: Served) -> tuple[Source, ...]:
+    clients = (served.judge, served.writer, served.reference)
+    return tuple(client.stats for client in clients if client is not None)
+
+
+def _control_workers(config: RunConfig, placement: Placement) -> RayRolloutPool | None:
+    """Return the workers of the control policy, not started; None for methods without one."""
+    num_workers = len(placement.control_options)
+    if num_workers == 0:
+        return None
+    return make_rollout_pool(
+        config.policy,
+        config.rollout.model_copy(update={"num_workers": num_workers}),
+        model_folder=resolve_model(config.policy.model),
+        actor_options=placement.control_options,
+        kind="ControlWorker",
+    )
+
+
+async def _control_pool(
+    config: RunConfig, workers: RayRolloutPool | None, learner: LearnerGroup
+) -> ControlPool | None:
+    """Return the control policy over its workers; a reference has the initial weights, which the
+    learner still holds when this is called."""
+    if workers is None or not isinstance(config.evolution, OnlineRubricsEvolution):
+        return None
+    policy = config.evolution.online.control
+    control = ControlPool(workers, policy)
+    if policy == "reference":
+        await control.begin(await learner.publish_kept(0))
+    return control
+
+
+def _pool_figures(status: PoolStatus) -> dict[str, float]:
+    return {
+        "rollout/running": float(status.num_running),
+        "rollout/waiting": float(status.num_waiting),
+        "rollout/restarts": float(status.num_restarts),
+    }
+
+
+async def _end_serving(name: str) -> None:
+    """End judge and writer; what keeps them from ending must not hide how the run ended."""
+    try:
+        await stop_serving(name)
+    except Exception:
+        log.warning(
+            "judge and writer of %s may still run (the next start of the run adopts them; `serve "
+            "status` shows them)",
+            name,
+            exc_info=True,
+        )
+
+
+def _weights_folder(run: Path) -> Path:
+    """A folder of this driver for published weights, in shared memory where there is one.
+
+    What a killed driver of the same run left is removed: the run's lock is held, so nobody uses it.
+    """
+    shared = Path("/dev/shm")
+    parent = shared if shared.is_dir() else Path(tempfile.gettempdir())
+    place = hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:8]
+    prefix = f"ratchet-{run.name}-{place}-"
+    for left in parent.glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
