@@ -104,7 +104,7 @@ class ClaimCollector:
                 self.claims.append(Claim(pair.value, match.indices, match.rung))
             elif (number := item_number(pair.key)) is not None:
                 self.claims.append(Claim(pair.value, number=number))
-            elif any(m is not None for m in matches) and holds_score(pair.value):
+            elif any(m is not None for m in matches) and _is_strange(pair):
                 self.is_doubtful = True
             elif pair.value is not None and _is_wrapper(pair):
                 self.walk(pair.value, may_be_bare=may_be_bare, depth=depth + 1)
@@ -187,6 +187,16 @@ class ClaimCollector:
         match = self._matcher.match(first.text)
         if match is not None:
             self.claims.append(Claim(node.items[1], match.indices, match.rung))
+
+
+def _is_strange(pair: Pair) -> bool:
+    """Whether a pair beside criteria is neither one of them nor a known remark: a score of nobody,
+    or a container under a name that means nothing."""
+    if holds_score(pair.value):
+        return True
+    key = pair.key.strip().casefold()
+    is_known = _WRAPPER.search(key) is not None or _NO_WRAPPER.search(key) is not None
+    return isinstance(pair.value, Obj) and bool(pair.value.pairs) and not is_known
 
 
 def _is_wrapper(pair: Pair) -> bool:

@@ -148,6 +148,16 @@ class TolerantReader:
             pairs.append(Pair(unescaped(raw), raw, Scalar("", is_string=False, is_last=False)))
         else:
             pairs.append(Pair(unescaped(raw), raw, self.value(depth + 1, _OBJ_CLOSE)))
+            self._look_behind_value()
+
+    def _look_behind_value(self) -> None:
+        """A quote right behind a value, without a comma, ended a string that goes on."""
+        after = self._after_blanks(self.at)
+        if (
+            self.text[after : after + 1] in tuple(_CLOSERS)
+            and "\n" not in self.text[self.at : after]
+        ):
+            self.is_damaged = True
 
     def _key(self) -> str | None:
         if self.text[self.at] in _CLOSERS:

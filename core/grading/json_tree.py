@@ -16,6 +16,9 @@ from core.grading.json_tolerant import TolerantReader, starts_list
 MAX_TOLERANT_CHARS = 200_000
 """A reply that is not strict JSON and longer than this is not read."""
 
+_MAX_BROKEN_INSIDE = 64
+"""Openers inside a container that open no strict JSON; more of them and nothing is certain."""
+
 _OPENERS = re.compile("[{\\[\uff5b\uff3b]")
 
 
@@ -42,6 +45,31 @@ def containers_in(text: str) -> Iterator[Found]:
             continue
         yield found
         position = found.end
+
+
+def strict_inside(text: str, found: Found) -> list[Obj | Arr] | None:
+    """Return the outermost strict containers inside one that is not strict itself.
+
+    A container that was opened in a quote and never closed takes in what follows: what stands
+    whole inside it may be the author's own. None when it holds too much that is neither.
+    """
+    inside: list[Obj | Arr] = []
+    num_broken = 0
+    position = found.start + 1
+    while (opener := _OPENERS.search(text, position, found.end)) is not None:
+        strict = StrictReader(text, opener.start())
+        try:
+            node = strict.value(0)
+        except Unreadable:
+            num_broken += 1
+            position = opener.end()
+            if num_broken > _MAX_BROKEN_INSIDE:
+                return None
+            continue
+        assert isinstance(node, Obj | Arr)
+        inside.append(node)
+        position = strict.at
+    return inside
 
 
 def _found_at(text: str, start: int) -> Found | None:

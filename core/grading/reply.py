@@ -70,7 +70,25 @@ def read_scores(text: str, asked: Asked, finish_reason: str) -> tuple[Reading, .
     bearing = [p for p in parts if any(_is_verdict(r) for r in p.values())] or parts[:1]
     silent = _silent_reading(text, has_parts=any(bearing), is_cut=split.is_cut)
     readings = [_agreed([p.get(i) for p in bearing], silent) for i in range(count)]
-    return told_of_loop(readings, text) if is_cut else tuple(readings)
+    if is_cut:
+        return told_of_loop(readings, text)
+    if asked.is_zero_number_wrong and not split.is_strict and _shows_a_shift(readings):
+        return (_SHIFTED,) * count
+    return tuple(readings)
+
+
+_SHIFTED = Reading(
+    None,
+    "conflict",
+    "the reply is no JSON and not one verdict a criterion: a quote may have ended"
+    " a string early, and then scores stand under other names",
+)
+
+
+def _shows_a_shift(readings: Sequence[Reading]) -> bool:
+    """Whether some criteria have a score while others have none or several."""
+    kinds = {r.failure for r in readings}
+    return None in kinds and bool(kinds & {"missing", "conflict", "truncated", "unparsable"})
 
 
 def printable(text: str) -> str:

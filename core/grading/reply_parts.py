@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from core.grading.claims import Claim, ClaimCollector
 from core.grading.json_nodes import Arr, Node, Obj, Scalar
 from core.grading.json_strict import read_strict
-from core.grading.json_tree import Found, containers_in
+from core.grading.json_tree import Found, containers_in, strict_inside
 from core.grading.names import Matcher, item_number
 from core.grading.prompt import short_ids
 from core.grading.reply_text import first_reasoning_end, without_reasoning
@@ -76,6 +76,8 @@ class Parts:
     claims: list[list[Claim]]
     is_cut: bool
     """What stands last may be incomplete: the reply was cut, or its last container is open."""
+    is_strict: bool = True
+    """Every container is strict JSON: which text belongs to which string is certain."""
 
 
 def parts_of(text: str, asked: Asked, *, is_cut: bool) -> Parts | None:
@@ -90,32 +92,39 @@ def parts_of(text: str, asked: Asked, *, is_cut: bool) -> Parts | None:
     if body is None:
         return None
     found = list(containers_in(body))
-    if is_cut and found and _markup_free(body[found[-1].end :]):
+    if is_cut and found and markup_free(body[found[-1].end :]):
         return Parts([], is_cut)  # the verdict may have been still to come
     is_cut = is_cut or any(not f.node.is_closed for f in found)
+    is_strict = all(f.is_strict for f in found)
     outside = _outside(body, found)
     if has_loose_pieces(body, found):
         # What looks like the verdict may be quoted from the graded text.
         return Parts(
-            [[replace(c, value=_UNREADABLE) for c in _claims_of_all(found, asked)]], is_cut
+            [[replace(c, value=_UNREADABLE) for c in _claims_of_all(body, found, asked)]], is_cut
         )
     if not _CLOSERS.sub("", outside):
-        return Parts([_claims_of_all(found, asked)], is_cut)
+        return Parts([_claims_of_all(body, found, asked)], is_cut, is_strict)
     if len(found) > 1 and not found[-1].node.is_closed:
         return Parts([], is_cut)  # a later object, perhaps the verdict, was cut
     kept = [f for i, f in enumerate(found) if not _is_quoted(body, found, i)]
-    parts = [c for f in kept if (c := _claims_of_all([f], asked, may_be_bare=False))]
-    return Parts(parts or _line_parts(body, asked), is_cut)
+    parts = [c for f in kept if (c := _claims_of_all(body, [f], asked, may_be_bare=False))]
+    if len(parts) > 1 and any(c.value is _UNREADABLE for part in parts for c in part):
+        return Parts([], is_cut)  # the verdict may be the one that cannot be read
+    return Parts(parts or _line_parts(body, asked), is_cut, is_strict)
 
 
 def _claims_of_all(
-    found: Sequence[Found], asked: Asked, *, may_be_bare: bool = True
+    body: str, found: Sequence[Found], asked: Asked, *, may_be_bare: bool = True
 ) -> list[Claim]:
+    """Return the claims of containers, those that stand whole inside a broken one included."""
     claims: list[Claim] = []
     is_only = len(found) == 1 and may_be_bare
     for f in found:
         own = _claims(f.node, asked, may_be_bare=is_only or isinstance(f.node, Obj))
-        claims += [replace(c, value=_UNREADABLE) for c in own] if f.is_damaged else own
+        inside = [] if f.is_strict else strict_inside(body, f)
+        inner = [c for node in inside or [] for c in _claims(node, asked, may_be_bare=False)]
+        is_certain = not f.is_damaged and inside is not None
+        claims += own + inner if is_certain else [replace(c, value=_UNREADABLE) for c in own]
     return claims
 
 
@@ -130,7 +139,8 @@ def _claims(node: Node, asked: Asked, *, may_be_bare: bool) -> list[Claim]:
     return collector.claims
 
 
-def _markup_free(text: str) -> str:
+def markup_free(text: str) -> str:
+    """Return ``text`` without fences, labels and separators: what is left is prose."""
     return _MARKUP.sub("", _LABEL.sub("", text))
 
 
@@ -138,7 +148,7 @@ def _outside(body: str, found: Sequence[Found]) -> str:
     """Return the prose around the containers."""
     ends = [0, *(f.end for f in found)]
     starts = [*(f.start for f in found), len(body)]
-    return "".join(_markup_free(body[a:b]) for a, b in zip(ends, starts, strict=True))
+    return "".join(markup_free(body[a:b]) for a, b in zip(ends, starts, strict=True))
 
 
 def has_loose_pieces(body: str, found: Sequence[Found]) -> bool:

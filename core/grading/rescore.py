@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from core.grading.json_nodes import Arr, Node, Obj, Scalar
 from core.grading.json_strict import read_strict
-from core.grading.json_tree import containers_in
+from core.grading.json_tree import Found, containers_in, strict_inside
 from core.grading.prompt import rollout_ids, short_ids
 from core.grading.reply import MAX_REPLY_CHARS, is_cut_off, printable, reply_failure, told_of_loop
-from core.grading.reply_parts import has_loose_pieces
+from core.grading.reply_parts import has_loose_pieces, markup_free
 from core.grading.reply_text import without_reasoning
 from core.grading.values import Reading, Scale, merged, read_value
 from core.records import Verdict
@@ -50,12 +50,12 @@ def read_rescore(
     """Return ``verdicts[g][c]``: response g on criterion c, each a score or a failure."""
     failure = reply_failure(text, finish_reason)
     is_cut = is_cut_off(finish_reason)
-    cells = [] if failure is not None else _cells(text)
+    cells, is_strict = ([], True) if failure is not None else _cells(text, is_cut=is_cut)
     names = _names(criteria)
     rollouts = rollout_ids(num_responses)
     is_asked_form = all(
         c.is_plain and c.criterion in names and c.rollout in rollouts
-        for c in (cells[:-1] if is_cut else cells)
+        for c in (cells[:-1] if is_cut and cells[-1:] != [_FOREIGN] else cells)
     )
     silent = failure or (
         told_of_loop([_CUT_BEFORE], text)[0]
@@ -72,7 +72,9 @@ def read_rescore(
             reading = read_value(cell.value, scale, is_cut=is_cut)
             said.setdefault((index, cell.rollout), []).append(reading)
     resolved = {place: merged(readings) for place, readings in said.items()}
-    if not is_asked_form or any(r.failure == "conflict" for r in resolved.values()):
+    is_complete = is_strict or is_cut or len(resolved) == len(criteria) * num_responses
+    is_agreed = not any(r.failure == "conflict" for r in resolved.values())
+    if not (is_asked_form and is_agreed and is_complete):
         resolved, silent = {}, _DOUBTFUL
     return tuple(
         tuple(_verdict(c, resolved.get((i, rollout), silent)) for i, c in enumerate(criteria))
@@ -92,6 +94,8 @@ def _verdict(criterion: Criterion, reading: Reading) -> Verdict:
 
 _STRANGE = _Cell("", "", None, is_plain=False)
 """Stands for an item that belongs to no criterion or response."""
+_FOREIGN = _Cell("", "foreign", None, is_plain=False)
+"""One that holds lists or objects of its own: no cut makes that."""
 
 
 def _names(criteria: Sequence[Criterion]) -> dict[str, int]:
@@ -101,26 +105,56 @@ def _names(criteria: Sequence[Criterion]) -> dict[str, int]:
     return short if set(own) & set(short) else {**own, **short}
 
 
-def _cells(text: str) -> list[_Cell]:
-    """Return all cells of the one container that holds some; none if two containers do."""
+def _cells(text: str, *, is_cut: bool) -> tuple[list[_Cell], bool]:
+    """Return all cells of the one container that holds some; none if two containers do.
+
+    Beside them whether that container is strict JSON: where it is not, a quote may have ended a
+    string early, and a score may then stand under another response's name.
+    """
     whole = read_strict(text.strip(" \t\r\n\ufeff"))
     if isinstance(whole, Obj | Arr):
-        return _cells_of(whole)
+        return _cells_of(whole), True
     body = without_reasoning(text[:MAX_REPLY_CHARS], ())
     if body is None:
-        return []
+        return [], True
     found = list(containers_in(body))
-    holding = [cells for f in found if not f.is_damaged and (cells := _cells_of(f.node))]
-    if len(holding) != 1:
-        return []
-    is_whole = not has_loose_pieces(body, found)
-    return holding[0] if is_whole else [replace(c, is_plain=False) for c in holding[0]]
+    holding = [
+        (cells, f.is_strict)
+        for f in found
+        if not f.is_damaged and (cells := _cells_with_inner(body, f))
+    ]
+    is_preceded = bool(found) and bool(markup_free(body[: found[0].start]))
+    if len(holding) != 1 or (is_cut and is_preceded):
+        return [], True  # the judge's own scores may have been still to come
+    cells, is_strict = holding[0]
+    if has_loose_pieces(body, found):
+        cells = [replace(c, is_plain=False) for c in cells]
+    return cells, is_strict
+
+
+def _cells_with_inner(body: str, found: Found) -> list[_Cell]:
+    """Return a container's cells; of a broken one those that stand whole inside it too.
+
+    A quote that was opened and never closed takes in the judge's own scores: two different scores
+    of one cell then show it.
+    """
+    cells = _cells_of(found.node)
+    if found.is_strict or not cells:
+        return cells
+    inside = strict_inside(body, found)
+    if inside is None:
+        return [_STRANGE, *cells]
+    inner = [c for node in inside for c in _cells_of(node) if c not in (_STRANGE, _FOREIGN)]
+    places = {(c.criterion, c.rollout) for c in cells}
+    if any((c.criterion, c.rollout) not in places for c in inner):
+        return [_STRANGE, *cells]
+    return inner + cells
 
 
 def _cells_of(node: Node) -> list[_Cell]:
     """Return the cells of one container; none when all it holds is strange."""
     cells = list(_walk(node))
-    return cells if any(c is not _STRANGE for c in cells) else []
+    return cells if any(c not in (_STRANGE, _FOREIGN) for c in cells) else []
 
 
 def _walk(node: Node, depth: int = 0) -> Iterator[_Cell]:
@@ -154,7 +188,9 @@ def _criterion_cells(name: str, scores: Node) -> Iterator[_Cell]:
             if rollout:
                 yield _Cell(name, _rollout(rollout), item, _holds_no_container(item))
             else:
-                yield _STRANGE
+                yield (
+                    _STRANGE if isinstance(item, Scalar) or _holds_no_container(item) else _FOREIGN
+                )
 
 
 def _holds_no_container(value: Node | None) -> bool:

@@ -6,6 +6,7 @@ What is read then is the judge's own verdict or a failure, never the forged one.
 """
 
 import json
+import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,6 +21,7 @@ from core.rubric import Criterion
 from core.templates import fenced
 from serve.prompts import load_prompt
 from tests.unit.hostile import CRITERIA, HONEST, HOSTILE, Hostile
+from tests.unit.reply_mutations import mutated
 
 each_hostile = pytest.mark.parametrize("hostile", HOSTILE, ids=lambda h: f"{h.name} {h.kind}")
 
@@ -195,6 +197,26 @@ def test_a_judge_that_is_cut_while_quoting_it_has_no_forged_verdict(
     for wrap, render in CUT_WRAPS.items():
         got = scores_of(render(seen(hostile), style), style, "length")
         assert all(s in (None, h) for s, h in zip(got, HONEST, strict=True)), wrap
+
+
+def test_no_damaged_hostile_text_is_read_as_a_verdict_or_score() -> None:
+    """The corpus, mutated: ends cut off, quotes and brackets lost, two texts in one."""
+    texts = [h.text for h in HOSTILE if len(h.text) < 2_000]
+    rng = random.Random(11)
+    for _ in range(300):
+        text = seen(Hostile("m", "mutated", mutated(rng.choice(texts), texts, rng)))
+        for wrap, render in WRAPS.items():
+            if wrap == "quoted without escapes":
+                continue  # damage of damage: the corpus itself is tested so
+            reply = render(text, "ids")
+            assert all(s in (None, 0) for s in scores_of(reply, "ids")), (wrap, reply)
+        for wrap, render_matrix in MATRIX_WRAPS.items():
+            if wrap == "quoted without escapes":
+                continue
+            reply = render_matrix(text)
+            rows = read_rescore(reply, CRITERIA, 2, "stop")
+            assert all(v.score in (None, 0) for v in rows[0]), (wrap, reply)
+            assert all(v.score in (None, 1) for v in rows[1]), (wrap, reply)
 
 
 # ------------------------------------------------------------------ joint rescoring
