@@ -95,7 +95,7 @@ def label_prompt(
         for name, c in zip(names_of(rubric), rubric.criteria, strict=True)
     ]
     shown = [fenced(r[:_MAX_RESPONSE_CHARS], "answer") for r in responses]
-    text = fill(
+    return fill(
         template,
         {
             "prompts": "\n".join(fenced(p, "task") for p in prompts),
@@ -105,7 +105,6 @@ def label_prompt(
             "names": ", ".join(names_of(rubric)),
         },
     )
-    return text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
 
 
 def label_schema(rubric: Rubric) -> dict[str, Any]:

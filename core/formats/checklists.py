@@ -13,7 +13,8 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from core.formats.rows import RowError, clean_text
+from core.clean_text import clean_text
+from core.formats.rows import RowError
 from core.rubric import MAX_SCALE, Criterion, CriterionKind
 
 RUBRIC_FIELDS = (

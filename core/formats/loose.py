@@ -14,10 +14,11 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
+from core.clean_text import clean_text, clean_value
 from core.formats.checklists import RUBRIC_FIELDS, criteria_of
 from core.formats.native import is_native, native_query
 from core.formats.prompts import PROMPT_FIELDS, messages_of
-from core.formats.rows import Dropped, ReadRows, Row, RowError, clean_text, clean_value
+from core.formats.rows import Dropped, ReadRows, Row, RowError
 from core.formats.rubric_files import (
     caps_in_row,
     is_scored_to_two,

@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from core.formats.rows import RowError, clean_value
+from core.clean_text import clean_value
+from core.formats.rows import RowError
 from core.query import Query
 
 _KEYS = frozenset(Query.model_fields)

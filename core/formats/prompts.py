@@ -7,7 +7,8 @@ A text, a message, a list of messages, either of them as JSON text, content as t
 import json
 from typing import Any, cast
 
-from core.formats.rows import RowError, clean_text
+from core.clean_text import clean_text
+from core.formats.rows import RowError
 from core.query import Message
 
 PROMPT_FIELDS = (

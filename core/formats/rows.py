@@ -47,19 +47,3 @@ class RowError(ValueError):
         super().__init__(reason, detail)
         self.reason = reason
         self.detail = detail
-
-
-def clean_text(text: str) -> str:
-    """Return ``text`` without what no file or database takes: lone surrogates and zero bytes."""
-    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
-
-
-def clean_value(value: Any) -> Any:
-    """Return a JSON value with all its texts cleaned."""
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, list | tuple):
-        return [clean_value(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, dict):
-        return {clean_text(str(k)): clean_value(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return value

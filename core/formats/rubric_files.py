@@ -12,8 +12,9 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
+from core.clean_text import clean_text, clean_value
 from core.formats.checklists import level_texts
-from core.formats.rows import RowError, clean_text, clean_value
+from core.formats.rows import RowError
 from core.rubric import Cap, Criterion, Rubric
 
 _RARE_KEYS = {"id", "check", "scoring_rule", "max_points"}

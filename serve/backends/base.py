@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from pydantic import SecretStr
 
+from core.clean_text import clean_text, clean_value
 from core.config_served import ServedModelConfig
 from core.errors import ConfigError
 from core.records import Completion, FailureKind, Usage
@@ -21,11 +22,15 @@ NO_KEY = "none"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompletionRequest:
-    """Ask a model for one reply."""
+    """Ask a model for one reply; its texts are cleaned, so that they can be sent anywhere."""
 
     prompt: str
     schema: dict[str, Any] | None = None
     """JSON schema of the reply, where the backend can enforce one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prompt", clean_text(self.prompt))
+        object.__setattr__(self, "schema", clean_value(self.schema))
 
 
 class CompletionBackend(Protocol):

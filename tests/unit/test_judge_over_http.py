@@ -222,6 +222,18 @@ async def test_structured_output_that_is_refused_is_left_out_and_the_reply_read(
 
 
 # ------------------------------------------------------------------ one call a criterion
+@pytest.mark.parametrize("template", ["ids", "verbatim"])
+async def test_a_response_with_half_a_character_is_sent_and_judged(template: str) -> None:
+    odd = JudgeRequest(
+        query_id="q", prompt="W\ud800hy?", response="B\udfffecause.\0", criteria=(TONE,)
+    )
+    good = {"c1": {"reason": "r", "score": 1}} if template == "ids" else {TONE.text: "1"}
+    reply, bodies = await graded(Reply(text=json.dumps(good)), request=odd, template=template)
+    assert outcome(reply) == [(1, None)]
+    assert "W?hy?" in prompt_of(bodies[0])
+    assert "B?ecause." in prompt_of(bodies[0])
+
+
 def asked_about(body: dict[str, Any], criteria: Sequence[Criterion]) -> list[str]:
     return [c.id for c in criteria if c.text in prompt_of(body)]
 

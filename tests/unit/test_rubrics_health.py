@@ -22,8 +22,6 @@ from tests.stub_openai import Reply, StubOpenAI
 def run(tmp_path: Path) -> RunFiles:
     """Twelve steps of q1 and q2, with the data that the run was started with."""
     files = make_run(tmp_path / "mine").files
-    for path in files.rollouts.iterdir():  # the example's lone surrogate can be sent to nobody
-        path.write_bytes(path.read_bytes().replace(rb"\ud83d", b""))
     write_queries(tmp_path / "queries.jsonl")
     change_config(files, {"data": {"train": str(tmp_path / "queries.jsonl")}})
     change_config(files, {"evolution": {"care": {"anchor": False}}})

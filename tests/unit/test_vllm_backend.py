@@ -25,6 +25,7 @@ class Tokenizer:
     chat_template = None
 
     def encode(self, text: str) -> list[int]:
+        text.encode()  # a real one takes nothing that is not UTF-8 either
         return [1] * len(text.split())
 
 
@@ -61,6 +62,11 @@ async def test_the_reply_carries_its_tokens_and_the_request_its_schema() -> None
     (params,) = engine.params
     assert (params.temperature, params.seed, params.max_tokens) == (0.0, 3, 50)
     assert params.structured_outputs.json == SCHEMA
+
+
+async def test_half_a_character_in_a_prompt_is_no_failure() -> None:
+    reply = await ask(Engine(), "one \ud800 two")
+    assert (reply.text, reply.usage.prompt_tokens) == ("ok", 3)
 
 
 async def test_the_reply_gets_the_room_that_the_prompt_leaves() -> None:
