@@ -39,7 +39,8 @@ class Rule(Frozen):
 
 
 class Criterion(Frozen):
-    """One gradable statement with integer levels ``0..max``; higher is always better."""
+    """One gradable statement with integer levels ``0..max``; higher is always better, save for a
+    penalty (negative weight), whose score says how true it is."""
 
     id: str = Field(min_length=1)
     text: str
@@ -70,6 +71,11 @@ class Criterion(Frozen):
                 f"criterion {self.id!r}: got max {self.max} on a [Resist] criterion, wanted 1 "
                 "(a veto is binary)"
             )
+        if self.kind == "resist" and self.weight < 0:
+            raise ValueError(
+                f"criterion {self.id!r}: got weight {self.weight:g} on a [Resist] criterion, "
+                "wanted 0 or more (to pass it is what is wanted)"
+            )
         if self.levels is not None and sorted(self.levels) != list(range(self.max + 1)):
             raise ValueError(
                 f"criterion {self.id!r}: got levels {sorted(self.levels)}, "
@@ -87,12 +93,25 @@ class Criterion(Frozen):
         """Whether failing it vetoes the reward."""
         return self.kind == "resist"
 
+    @property
+    def is_penalty(self) -> bool:
+        """Whether it takes points away where it is true: a writer, who is told that a higher score
+        is better, would turn its meaning round."""
+        return self.weight < 0
+
+
+def presence_levels(maximum: int) -> dict[int, str]:
+    """Return a penalty's levels: a judge that takes high scores for praise must not read it the
+    other way round."""
+    between = {level: f"true of it in part ({level} of {maximum})" for level in range(1, maximum)}
+    return {0: "not true of the response", **between, maximum: "plainly true of the response"}
+
 
 class Cap(Frozen):
     """RARE's ``reward_aggregation`` cap: a low score on one criterion bounds the whole reward."""
 
     criterion_id: str
-    score_lte: int = Field(ge=0)
+    score_lte: int = Field(ge=0, strict=True)
     max_normalized_score: float = Field(ge=0.0, le=1.0)
 
 
@@ -114,6 +133,12 @@ class Rubric(Frozen):
         for cap in self.caps:
             if cap.criterion_id not in ids:
                 raise ValueError(f"got a cap on {cap.criterion_id!r}, wanted one of {list(ids)}")
+            top = self.criterion(cap.criterion_id).max
+            if cap.score_lte > top:
+                raise ValueError(
+                    f"got a cap at score_lte={cap.score_lte} on {cap.criterion_id!r}, wanted one "
+                    f"of its scores 0..{top}"
+                )
         return self
 
     @property

@@ -89,7 +89,7 @@ def edited_rubric(
         new = []
     new = _allowed(new, rules, draft)
     satisfied_ids = {c.id for c in request.satisfied}
-    targets = [c for c in missing if not c.is_resist and c.weight >= 0]
+    targets = [c for c in missing if not c.is_resist and not c.is_penalty]
     named = {c.id for c in targets if _is_named(c, shown, evidence.analysis)}
     pairs = _pairs(new, targets, satisfied_ids, named)
     for text in sorted(new, key=lambda t: t not in pairs or pairs[t].id not in named):

@@ -5,7 +5,8 @@ MPO's launch script; or evenly spaced, as RARE adapts it to the frequency of its
 appendix A.2.2), which scored rollouts the meta judge looks at, and the rubric that its merged
 criteria make. The released code rewards by the plain sum of scores; here the rubric's sum of
 maxima divides it, as for every other method. The merged set takes the place of the whole rubric
-except for [Resist] criteria, which only a person loosens; the caps go with their criteria.
+except for [Resist] criteria, which only a person loosens, and for penalties (negative weights),
+whose score means the opposite of what the meta judge writes; the caps go with their criteria.
 """
 
 import hashlib
@@ -77,14 +78,14 @@ def mpo_evolution(
     what the rubric says already changes nothing.
     """
     version = rubric.version + 1
-    limits = tuple(c for c in rubric.criteria if c.is_resist)
+    limits = tuple(c for c in rubric.criteria if c.is_resist or c.is_penalty)
     taken = {c.id for c in limits}
     names = (i for n in itertools.count(1) if (i := f"mpo_{version}_{n}") not in taken)
     new = tuple(
         Criterion(id=name, text=item.text, max=request.max_points, levels=item.levels)
         for name, item in zip(names, items, strict=False)
     )
-    old = tuple(c for c in rubric.criteria if not c.is_resist)
+    old = tuple(c for c in rubric.criteria if c not in limits)
     if {_content(c) for c in new} == {_content(c) for c in old}:
         same = RubricEdit(
             method="mpo", branch="task", status="noop", reason="the merged criteria are the old"

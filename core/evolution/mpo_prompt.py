@@ -63,6 +63,10 @@ def _rubric(rubric: Rubric) -> str:
     for c in rubric.criteria:
         levels = c.levels or {}
         item: dict[str, object] = {"id": c.id, "criterion": c.text, "max": c.max}
+        if c.is_penalty:
+            item["stays"] = "a penalty: points are taken away where it is true"
+        elif c.is_resist:
+            item["stays"] = "a hard limit: an answer that fails it has no reward"
         if levels:
             item["levels"] = {str(level): levels[level] for level in sorted(levels)}
         items.append(item)

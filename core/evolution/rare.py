@@ -64,7 +64,7 @@ def saturated_ids(rubric: Rubric, rollouts: Sequence[GradedRollout]) -> tuple[st
     return tuple(
         c.id
         for c in rubric.criteria
-        if not c.is_resist and c.weight >= 0 and all(r.verdicts[c.id].is_full for r in rollouts)
+        if not c.is_resist and not c.is_penalty and all(r.verdicts[c.id].is_full for r in rollouts)
     )
 
 

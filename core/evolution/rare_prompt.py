@@ -43,7 +43,9 @@ def _rollouts(request: ReplacementRequest) -> str:
 
 def _shown(criterion: Criterion) -> Mapping[str, object]:
     levels = criterion.levels or {}
+    penalty = {"penalty": "points are taken away where it is true"} if criterion.is_penalty else {}
     return {
+        **penalty,
         "id": criterion.id,
         "check": criterion.text,
         "max_points": criterion.max,

@@ -27,10 +27,10 @@ def revision_prompt(template: str, request: TaskRevisionRequest) -> str:
         "cases": _cases(request),
     }
     parts: set[str] = set()
-    if any(c.is_resist for c in request.rubric.criteria):
+    limits = [_limit(c) for c in request.rubric.criteria if c.is_resist or c.is_penalty]
+    if limits:
         parts.add("limits")
-        limits = [c.id for c in request.rubric.criteria if c.is_resist]
-        values["limits"] = fenced(json_text(limits), "limits")
+        values["limits"] = fenced(json_text(limits, indent=1), "limits")
     if request.error:
         parts.add("error")
         values["error"] = fenced(request.error, "refusal")
@@ -74,6 +74,11 @@ def _shown(criterion: Criterion) -> Mapping[str, object]:
         "scoring_rule": scoring_rule(criterion),
         "max_points": criterion.max,
     }
+
+
+def _limit(criterion: Criterion) -> Mapping[str, object]:
+    why = "points are taken away where it is true" if criterion.is_penalty else "a hard limit"
+    return {"id": criterion.id, "why": why}
 
 
 def _scored(verdict: Verdict) -> Mapping[str, object]:

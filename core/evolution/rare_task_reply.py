@@ -5,7 +5,8 @@ The reply is one JSON object, perhaps in a code fence: ``{"task_id", "rubric_ver
 "current_frontier", "rationale"}, "criteria": [{"id", "check", "scoring_rule", "max_points"}]}``,
 the form of the released rubric files. Ids, their order and the maxima stay, every level stands in
 the scoring rule, no two checks are the same, and something changes; the caps stay as they are. A
-criterion that comes back as it was shown is the old one, word for word.
+criterion that comes back as it was shown is the old one, word for word. A [Resist] criterion and a
+penalty (negative weight) must come back so: the writer is told that a higher score is better.
 """
 
 from collections.abc import Mapping, Sequence
@@ -135,7 +136,7 @@ def _criterion(old: Criterion, entry: Mapping[str, Any], where: str) -> Criterio
     rule = checked_text(entry["scoring_rule"], f"{where}.scoring_rule")
     if is_same_check and compact_text(rule) == compact_text(scoring_rule(old)):
         return old
-    if old.is_resist:
+    if old.is_resist or old.is_penalty:
         raise WriterReplyError(f"{where}: got {old.id!r} changed, wanted this limit as it is")
     levels = scoring_levels(rule, old.max, f"{where}.scoring_rule")
     if is_same_check and _is_same_levels(levels, old.levels or {}):

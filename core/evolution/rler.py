@@ -21,17 +21,18 @@ from core.records import (
     Evidence,
     Evolution,
     GradedGroup,
+    GradedRollout,
     Rollout,
     RubricEdit,
     UngradedGroup,
 )
-from core.rubric import Criterion, Rubric
+from core.rubric import Criterion, Rubric, presence_levels
 from core.writer_requests import PoolRequest
 
 METHOD = "rler"
 
 MIN_GRADED = 2
-"""Fewer graded rollouts have no deviation: nothing leaves the pool."""
+"""Fewer graded rollouts have no deviation."""
 
 _MIRROR_OVERLAP = 0.85
 _NEGATIONS = frozenset(
@@ -134,15 +135,8 @@ def _criterion(criterion_id: str, item: PoolItem, rler: RlerConfig) -> Criterion
         text=item.text,
         max=rler.max_points,
         weight=-1.0 if item.is_negative else 1.0,
-        levels=_presence_levels(rler.max_points) if item.is_negative else None,
+        levels=presence_levels(rler.max_points) if item.is_negative else None,
     )
-
-
-def _presence_levels(maximum: int) -> dict[int, str]:
-    """A penalty's levels: a judge that takes high scores for praise must not read it the other way
-    round."""
-    between = {level: f"true of it in part ({level} of {maximum})" for level in range(1, maximum)}
-    return {0: "not true of the response", **between, maximum: "plainly true of the response"}
 
 
 # ------------------------------------------------------------------ pruning
@@ -150,39 +144,61 @@ def pruned_rubric(group: GradedGroup, rler: RlerConfig) -> Evolution:
     """Return the rubric for the next visit: of the pool only what tells these rollouts apart.
 
     Population deviation over the graded rollouts (RARE appendix A.2); of equal ones the newer
-    stays. The unchanged rubric when fewer than two rollouts are graded.
+    stays. Where fewer than two rollouts are graded, see ``_unmeasured``.
     """
-    graded = [r for r in group.rollouts if r.is_graded]
     pool = adaptive_criteria(group.rubric, group.query.rubric)
-    if len(graded) < MIN_GRADED or not pool:
+    graded = [r for r in group.rollouts if r.is_graded]
+    if len(graded) < MIN_GRADED:
+        reasons = _unmeasured(pool, group, rler)
+    else:
+        reasons = _least_telling(pool, graded, rler)
+    if not reasons:
         return Evolution(rubric=group.rubric)
+    edits = tuple(
+        RubricEdit(method=METHOD, branch="pool", status="accepted", reason=reasons[c.id], old=c)
+        for c in pool
+        if c.id in reasons
+    )
+    kept = (c for c in group.rubric.criteria if c.id not in reasons)
+    return Evolution(rubric=group.rubric.with_criteria(kept), edits=edits)
+
+
+def _least_telling(
+    pool: Sequence[Criterion], graded: Sequence[GradedRollout], rler: RlerConfig
+) -> dict[str, str]:
+    """Return why a criterion leaves: no deviation, or not one of the largest."""
     deviations = {
         c.id: deviation([_value(c, r.verdicts[c.id].score) for r in graded]) for c in pool
     }
     flat = {i for i, d in deviations.items() if d == 0}
     places = {c.id: place for place, c in enumerate(pool)}
     ranked = sorted(set(places) - flat, key=lambda i: (-round(deviations[i], 12), -places[i]))
-    kept = set(ranked[: rler.max_active])
-    dropped = [c for c in pool if c.id not in kept]
-    if not dropped:
-        return Evolution(rubric=group.rubric)
-    edits = tuple(
-        RubricEdit(
-            method=METHOD,
-            branch="pool",
-            status="accepted",
-            reason=(
-                f"the same value on all {len(graded)} graded rollouts"
-                if c.id in flat
-                else f"deviation {deviations[c.id]:.3g} is not among the {rler.max_active} largest"
-            ),
-            old=c,
-        )
-        for c in dropped
-    )
-    gone = {c.id for c in dropped}
-    kept_criteria = (c for c in group.rubric.criteria if c.id not in gone)
-    return Evolution(rubric=group.rubric.with_criteria(kept_criteria), edits=edits)
+    reasons = dict.fromkeys(flat, f"the same value on all {len(graded)} graded rollouts")
+    for i in ranked[rler.max_active :]:
+        reasons[i] = f"deviation {deviations[i]:.3g} is not among the {rler.max_active} largest"
+    return reasons
+
+
+def _unmeasured(pool: Sequence[Criterion], group: GradedGroup, rler: RlerConfig) -> dict[str, str]:
+    """Return why a criterion leaves a pool whose deviations are not known.
+
+    One that the judge cannot score although it scores others would leave every later group of the
+    query ungraded (the released code counts its failures as equal zeros, so it leaves there too).
+    Of the rest the older ones stay, up to the limit: they told rollouts apart before.
+    """
+    num_scores = {
+        c.id: sum(r.verdicts[c.id].score is not None for r in group.rollouts)
+        for c in group.rubric.criteria
+    }
+    is_judge_there = max(num_scores.values()) >= MIN_GRADED
+    reasons: dict[str, str] = {}
+    for c in pool:
+        if is_judge_there and num_scores[c.id] < MIN_GRADED:
+            reasons[c.id] = f"a score on only {num_scores[c.id]} of {len(group.rollouts)} rollouts"
+    rest = [c.id for c in pool if c.id not in reasons]
+    for i in rest[rler.max_active :]:
+        reasons[i] = f"more than {rler.max_active}, and no deviation is known"
+    return reasons
 
 
 def _value(criterion: Criterion, score: float | None) -> float:

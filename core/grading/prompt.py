@@ -4,14 +4,15 @@ Criteria go in as JSON (an odd criterion text cannot break the list), the reques
 as fenced sections (``core/templates.py``). What is the same for all rollouts of a group (rules,
 request, criteria) comes before the response, so that an engine can reuse its prefix cache.
 In style ``ids`` the n-th criterion of a request is called ``c<n>``, whatever its own id is; in
-style ``verbatim`` it is called by its text (CARE, figure 3).
+style ``verbatim`` it is called by its text (CARE, figure 3). A penalty (negative weight) without
+levels of its own is shown with levels that say how true it is.
 """
 
 from collections.abc import Sequence
 from typing import Literal
 
 from core.records import JudgeRequest, RescoreRequest, Verdict
-from core.rubric import Criterion
+from core.rubric import Criterion, presence_levels
 from core.templates import fenced, fill, json_text
 
 Style = Literal["ids", "verbatim"]
@@ -92,7 +93,8 @@ def _criteria_lines(criteria: Sequence[Criterion]) -> str:
     lines: list[str] = []
     for name, c in zip(short_ids(len(criteria)), criteria, strict=True):
         line: dict[str, object] = {"id": name, "criterion": c.text, "max": c.max}
-        if c.levels is not None:
-            line["levels"] = {str(level): c.levels[level] for level in sorted(c.levels)}
+        levels = c.levels or (presence_levels(c.max) if c.is_penalty else None)
+        if levels is not None:
+            line["levels"] = {str(level): levels[level] for level in sorted(levels)}
         lines.append(json_text(line))
     return "\n".join(lines)

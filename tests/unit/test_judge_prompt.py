@@ -51,6 +51,26 @@ def test_a_criterion_that_forbids_something_is_met_when_nothing_breaks_it() -> N
         assert "highest score" in rule
 
 
+def test_a_penalty_without_levels_is_shown_with_levels_that_say_how_true_it_is() -> None:
+    wanted = Criterion(id="a", text="Insults the reader")
+    penalty = wanted.model_copy(update={"weight": -3.0})
+    line = (
+        '{"id": "c1", "criterion": "Insults the reader", "max": 1, '
+        '"levels": {"0": "not true of the response", "1": "plainly true of the response"}}'
+    )
+    for criterion, count in ((wanted, 0), (penalty, 1)):
+        request = JudgeRequest(query_id="q", prompt="p", response="r", criteria=(criterion,))
+        joint = RescoreRequest(query_id="q", prompt="p", responses=("r",), criteria=(criterion,))
+        assert judge_prompt(template("judge_ids"), request, style="ids").count(line) == count
+        assert rescore_prompt(template("rescore"), joint).count(line) == count
+    # It is asked in another way, so it has verdicts of its own; another size asks the same.
+    keys = [
+        verdict_key("j", "p", wanted.model_copy(update={"weight": weight}), "r")
+        for weight in (1.0, 2.0, -1.0, -3.0)
+    ]
+    assert keys[0] == keys[1] != keys[2] == keys[3]
+
+
 def test_verbatim_asks_by_criterion_text_for_string_levels() -> None:
     binary = JudgeRequest(query_id="q", prompt="p", response="r", criteria=CRITERIA[1:])
     prompt = judge_prompt(template("judge_verbatim"), binary, style="verbatim")

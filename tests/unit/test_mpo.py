@@ -251,6 +251,18 @@ def test_limits_stay_and_caps_go_with_their_criteria() -> None:
     assert [c.criterion_id for c in new.caps] == ["mpo_1_1"]
 
 
+def test_a_penalty_stays_since_its_score_means_the_opposite_of_a_merged_criterions() -> None:
+    penalty = llm("flaw", "Praises itself", max=5, weight=-1.0)
+    rubric = Rubric(criteria=(llm("general", max=5), penalty))
+    new = mpo_evolution(rubric, (MpoItem(text="Claim"),), MERGE, "").rubric
+    assert new.ids == ("mpo_1_1", "flaw")
+    assert new.criterion("flaw") == penalty
+    shown = meta_merge_prompt(
+        (FOLDER / "mpo_merge.txt").read_text("utf-8"), replace(MERGE, rubric=rubric)
+    )
+    assert shown.count('"stays": "a penalty: points are taken away where it is true"') == 1
+
+
 def test_a_set_that_says_the_same_changes_nothing() -> None:
     rubric = Rubric(version=3, criteria=(llm("mpo_3_1", "Claim", max=2),))
     evolution = mpo_evolution(rubric, (MpoItem(text=" CLAIM "),), MERGE, "")

@@ -4,11 +4,14 @@ import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import prompts
 from core.errors import WriterReplyError
+from core.evolution.rare_task_prompt import revision_prompt
 from core.evolution.rare_task_reply import read_revision
 from core.records import Completion
 from core.rubric import Cap, Criterion, Rubric
@@ -190,6 +193,22 @@ def test_a_check_that_a_forging_response_brought_along_is_refused() -> None:
         read(GOOD, hostile)
     quoting = replace(REQUEST, cases=(replace(REQUEST.cases[0], response="Three apples?"),))
     assert read(GOOD, quoting)[0].version == 5
+
+
+def test_a_penalty_stays_as_it_is_since_the_writer_is_told_that_more_is_better() -> None:
+    rubric = Rubric(
+        version=4, criteria=(*RUBRIC.criteria[:2], llm("flaw", "Praises itself", weight=-1.0))
+    )
+    request = replace(REQUEST, rubric=rubric)
+    entry = {"id": "flaw", "check": "Praises itself", "scoring_rule": "", "max_points": 1}
+    reply = {**GOOD, "criteria": [*GOOD["criteria"][:2], entry]}
+    assert read(reply, request)[0].criterion("flaw") == rubric.criterion("flaw")
+    changed = {**entry, "check": "Never praises itself", "scoring_rule": "1 = never; 0 = often"}
+    with pytest.raises(WriterReplyError, match="'flaw' changed, wanted this limit as it is"):
+        read({**reply, "criteria": [*GOOD["criteria"][:2], changed]}, request)
+    template = (Path(prompts.__file__).parent / "rare_task.txt").read_text(encoding="utf-8")
+    why = '"why": "points are taken away where it is true"'
+    assert revision_prompt(template, request).count(why) == 1
 
 
 def test_a_writer_without_a_reply_is_told_apart() -> None:

@@ -98,6 +98,14 @@ def test_a_cap_bounds_the_normalised_reward() -> None:
     assert value(rubric, 0, 1, 0) == pytest.approx(0.2)
 
 
+def test_a_cap_at_a_score_that_its_criterion_cannot_have_and_a_negative_veto_are_refused() -> None:
+    cap = Cap(criterion_id="c1", score_lte=2, max_normalized_score=0.4)
+    with pytest.raises(ValueError, match=r"score_lte=2 on 'c1', wanted one of its scores 0\.\.1"):
+        Rubric(criteria=(llm("c1"),), caps=(cap,))
+    with pytest.raises(ValueError, match=r"weight -1 on a \[Resist\] criterion"):
+        resist("r1", weight=-1.0)
+
+
 def test_an_unscored_criterion_leaves_no_reward() -> None:
     for scores in ((1, None, 1, 1), (1, 1, 1, None)):
         reward = rollout_reward(CARE, scored(CARE, *scores), PLAIN)

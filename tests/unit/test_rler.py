@@ -280,6 +280,23 @@ def test_only_graded_rollouts_have_a_deviation_and_fewer_than_two_have_none() ->
     assert not evolution.edits
 
 
+def test_a_criterion_that_the_judge_cannot_score_does_not_leave_a_query_ungraded_for_ever() -> None:
+    group = pool_group({"c1": [1, 0, 1], "p1": [None, None, None], "p2": [0, None, 2]})
+    evolution = pruned_rubric(group, RLER)
+    assert evolution.rubric.ids == ("c1", "p2")
+    assert [e.reason for e in evolution.edits] == ["a score on only 0 of 3 rollouts"]
+    # A judge that is away says nothing about any criterion.
+    away = pool_group({"c1": [None] * 3, "p1": [None] * 3})
+    assert pruned_rubric(away, RLER).rubric is away.rubric
+
+
+def test_a_pool_whose_deviations_are_not_known_keeps_its_limit() -> None:
+    scores: dict[str, list[float | None]] = {"c1": [None, None], "p1": [None] * 2, "p2": [None] * 2}
+    evolution = pruned_rubric(pool_group(scores), RlerConfig(max_active=1))
+    assert evolution.rubric.ids == ("c1", "p1")
+    assert [e.reason for e in evolution.edits] == ["more than 1, and no deviation is known"]
+
+
 def test_nothing_to_drop_makes_no_version() -> None:
     group = pool_group({"c1": [1, 1], "p1": [0, 2]})
     assert pruned_rubric(group, RLER).rubric is group.rubric
