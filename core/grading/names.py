@@ -31,7 +31,7 @@ _INDEX = re.compile(
 
 LOOSEST_RUNG = 3
 
-_MAX_NEAR_KEYS = 1_000
+_MAX_NEAR_KEYS = 300
 """Keys of one reply that are compared word by word; later ones must match more strictly."""
 
 
