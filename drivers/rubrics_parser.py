@@ -16,6 +16,8 @@ _EXAMPLES = """examples:
   ratchet rubrics health mine --rubric q7 --resample 20 --label --model gpt-4.1-mini
 """
 
+_THE_ONLY_ONE = "the only one, if the run has one"
+
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command's arguments; options may stand before, between and after the others."""
@@ -88,8 +90,8 @@ def _add_readers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "  ratchet rubrics waiting mine\n  ratchet rubrics waiting mine --all --json\n",
     )
     waiting.add_argument("--all", action="store_true", help="those decided about as well")
-    for parser in (history, diff, waiting):
-        _add_rubric(parser)
+    for parser, without in ((history, "all"), (diff, _THE_ONLY_ONE), (waiting, "all")):
+        _add_rubric(parser, without)
         _add_json(parser)
 
 
@@ -103,7 +105,7 @@ def _add_health(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "  ratchet rubrics health mine --rubric q7 --resample 20\n"
         "  ratchet rubrics health mine --label --model gpt-4.1-mini\n",
     )
-    _add_rubric(health)
+    _add_rubric(health, "all")
     _add_json(health)
     health.add_argument("--all", action="store_true", help="every criterion, not the first 40")
     health.add_argument(
@@ -137,7 +139,7 @@ def _add_editors(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "deleted. A live run grades by it from the query's next visit on.",
         '  ratchet rubrics rollback mine --rubric q7 --to 2 --reason "rewards flattery"\n',
     )
-    _add_rubric(rollback)
+    _add_rubric(rollback, _THE_ONLY_ONE)
     rollback.add_argument("--to", required=True, type=int, metavar="VERSION")
     approve = _command(
         commands,
@@ -158,10 +160,9 @@ def _add_editors(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         parser.add_argument("--reason", default="", metavar="TEXT", help="kept with the edit")
 
 
-def _add_rubric(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--rubric", metavar="ID", help="the rubric's id: its query's, or task:NAME for a shared one"
-    )
+def _add_rubric(parser: argparse.ArgumentParser, without: str) -> None:
+    what = "the rubric's id: its query's, or task:NAME for a shared one"
+    parser.add_argument("--rubric", metavar="ID", help=f"{what}; default: {without}")
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:
