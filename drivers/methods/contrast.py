@@ -5,7 +5,6 @@ in the same step (``for_this_step``, the literal line 11 of CARE's algorithm 1) 
 criterion is rescored once on the same rollouts, and the group is rewarded under the new version.
 """
 
-import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,9 +14,9 @@ from core.errors import WriterReplyError
 from core.evolution.care import contrast_request, read_contrast, top_rollout
 from core.evolution.triggers import contrast_reason
 from core.grading.visible import visible_response
-from core.records import Evolution, GradedGroup, GradedRollout, RescoreRequest
+from core.records import Branch, Evolution, GradedGroup, GradedRollout, RescoreRequest
 from core.rubric import Rubric
-from drivers.methods.desk import EditDesk, origin_of, refused
+from drivers.methods.desk import EditDesk, EditIsLate, JointRescoring, origin_of, refused
 from drivers.methods.gatekeeper import Gatekeeper
 
 _STAGE = "contrast"
@@ -31,6 +30,8 @@ class Contrast:
     ) -> None:
         self._desk = desk
         self._care = care
+        self._branch: Branch = "adaptive" if care.adaptive else "chase"
+        """On which an edit that came to nothing is booked."""
         self._trigger = trigger
         self._gatekeeper = Gatekeeper(gates, desk)
 
@@ -38,9 +39,9 @@ class Contrast:
         """Commit the edit for the query's next draw."""
         started = time.monotonic()
         try:
-            async with asyncio.timeout(self._desk.deadline_s):
-                evolution = await self._edited(group)
-        except TimeoutError:
+            async with self._desk.deadline():
+                evolution = await self._edited(group, JointRescoring(self._desk))
+        except EditIsLate:
             self._late(group, started)
             return
         if evolution is None:
@@ -56,17 +57,18 @@ class Contrast:
         """Return the group under the edited rubric, or as it is."""
         started = time.monotonic()
         try:
-            async with asyncio.timeout(self._desk.deadline_s):
-                evolution = await self._edited(group)
+            async with self._desk.deadline():
+                rescoring = JointRescoring(self._desk)
+                evolution = await self._edited(group, rescoring)
                 if evolution is None:
                     return group
-                rescored = await self._rescored(group, evolution.rubric)
-        except TimeoutError:
+                rescored = await self._rescored(group, evolution.rubric, rescoring)
+        except EditIsLate:
             self._late(group, started)
             return group
         except WriterReplyError as error:
             self._desk.discard(
-                origin_of(group), group.rubric.version, "adaptive", str(error), started=started
+                origin_of(group), group.rubric.version, self._branch, str(error), started=started
             )
             return group
         is_current = await self._desk.commit(
@@ -74,7 +76,7 @@ class Contrast:
         )
         return rescored if is_current else group
 
-    async def _edited(self, group: GradedGroup) -> Evolution | None:
+    async def _edited(self, group: GradedGroup, rescoring: JointRescoring) -> Evolution | None:
         """Return what the writer's reply makes of the rubric; None when it was not asked."""
         reward, counts = self._desk.config.reward, self._desk.counts
         request = contrast_request(group, self._care, reward)
@@ -90,9 +92,11 @@ class Contrast:
         counts.contrasts += int(reply.failure is None)
         method = self._desk.config.evolution.method
         evolution = read_contrast(reply, request, group, self._care, reward, method=method)
-        return await self._gatekeeper.check(group, evolution)
+        return await self._gatekeeper.check(group, evolution, rescoring)
 
-    async def _rescored(self, group: GradedGroup, rubric: Rubric) -> GradedGroup:
+    async def _rescored(
+        self, group: GradedGroup, rubric: Rubric, rescoring: JointRescoring
+    ) -> GradedGroup:
         """Return the group under ``rubric``, asking only for the criteria that changed."""
         if rubric.version == group.rubric.version:
             return group
@@ -100,7 +104,7 @@ class Contrast:
         changed = tuple(c for c in rubric.criteria if old.get(c.id) != c)
         rollouts: list[GradedRollout] = list(group.rollouts)
         if changed:
-            reply = await self._desk.rescore(
+            reply = await rescoring.of(
                 RescoreRequest(
                     query_id=group.query.id,
                     prompt=group.query.prompt_text,
@@ -122,7 +126,7 @@ class Contrast:
         self._desk.discard(
             origin_of(group),
             group.rubric.version,
-            "adaptive",
+            self._branch,
             f"no edit within {self._desk.deadline_s:g} s",
             started=started,
             is_late=True,

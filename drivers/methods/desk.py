@@ -5,9 +5,11 @@ accepted or not, as an event; where edits wait for a person it proposes instead.
 an edit that came to nothing. Verdicts go through the store's cache.
 """
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from actors.rubric_log import RubricVersion
@@ -48,6 +50,10 @@ RecordEdit = Callable[[EditOrigin, RubricEdit, int, int, float], None]
 """(origin, edit, from_version, to_version, seconds): writes one line of events.jsonl."""
 
 
+class EditIsLate(RuntimeError):
+    """An edit did not come about within the deadline."""
+
+
 class EditDesk:
     """One for a run; its method is the only caller."""
 
@@ -65,6 +71,22 @@ class EditDesk:
         self._judge = parts.judge
         self._grader = grader
         self._record_edit = record_edit
+
+    @asynccontextmanager
+    async def deadline(self) -> AsyncIterator[None]:
+        """Bound what is inside by the deadline of an edit; EditIsLate when it is over.
+
+        A TimeoutError of something inside (a store that does not answer) is no late edit: it stays
+        what it is and ends the run.
+        """
+        limit = asyncio.timeout(self.deadline_s)
+        try:
+            async with limit:
+                yield
+        except TimeoutError as error:
+            if limit.expired():
+                raise EditIsLate(f"not within {self.deadline_s:g} s") from error
+            raise
 
     # -------------------------------------------------------------- calls
     async def write(self, request: WriterRequest) -> Completion:
@@ -195,6 +217,22 @@ class EditDesk:
         edit = RubricEdit(method=self._method, branch=branch, status="failed", reason=reason)
         self.counts.edits.append(edit)
         self._record_edit(origin, edit, version, version, seconds)
+
+
+class JointRescoring:
+    """The joint rescoring of one event: asked once, also where some cell came back without a score
+    (CARE's same step allows one such call an event)."""
+
+    def __init__(self, desk: EditDesk) -> None:
+        self._desk = desk
+        self._request: RescoreRequest | None = None
+        self._reply: RescoreReply | None = None
+
+    async def of(self, request: RescoreRequest) -> RescoreReply:
+        """Return the event's reply to this request."""
+        if self._reply is None or self._request != request:
+            self._request, self._reply = request, await self._desk.rescore(request)
+        return self._reply
 
 
 def refused(evolution: Evolution, rubric: Rubric, reason: str) -> Evolution:

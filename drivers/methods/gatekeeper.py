@@ -28,7 +28,7 @@ from core.evolution.rare import Replaced
 from core.grading.visible import visible_response
 from core.records import Evolution, GradedGroup, RescoreRequest, RubricEdit, Verdict
 from core.rubric import Criterion, Rubric
-from drivers.methods.desk import EditDesk, refused
+from drivers.methods.desk import EditDesk, JointRescoring, refused
 
 Gate = Literal["redundant", "anchor", "discriminates"]
 
@@ -49,10 +49,12 @@ class Gatekeeper:
         self._gates = gates
         self._desk = desk
 
-    async def check(self, group: GradedGroup, evolution: Evolution) -> Evolution:
+    async def check(
+        self, group: GradedGroup, evolution: Evolution, rescoring: JointRescoring
+    ) -> Evolution:
         """Return the evolution if every gate lets its changes pass, else a refused one.
 
-        ``group`` is graded under the rubric that was edited.
+        ``group`` is graded under the rubric that was edited; ``rescoring`` is the event's.
         """
         changed = _changed(evolution)
         if not changed or not self._gates.is_any_on:
@@ -60,7 +62,7 @@ class Gatekeeper:
         refusal = (
             self._first_redundant(evolution.rubric, changed)
             or await self._failed_by_anchor(group, changed)
-            or await self._untelling(group, changed)
+            or await self._untelling(group, changed, rescoring)
         )
         if refusal is None:
             return self._capped(group, evolution, changed)
@@ -126,11 +128,13 @@ class Gatekeeper:
                 return _Refusal("anchor", f"{reason}: {_cut(verdict.reason)}")
         return None
 
-    async def _untelling(self, group: GradedGroup, changed: Sequence[Criterion]) -> _Refusal | None:
+    async def _untelling(
+        self, group: GradedGroup, changed: Sequence[Criterion], rescoring: JointRescoring
+    ) -> _Refusal | None:
         if not self._gates.discriminates:
             return None
         # The request that rewards the group in the same step is this one: it is paid once.
-        reply = await self._desk.rescore(
+        reply = await rescoring.of(
             RescoreRequest(
                 query_id=group.query.id,
                 prompt=group.query.prompt_text,
@@ -200,8 +204,9 @@ class Gatekeeper:
 
 
 def _changed(evolution: Evolution) -> list[Criterion]:
-    """The new and rewritten criteria, in the order of their edits."""
-    return [e.new for e in evolution.edits if e.status == "accepted" and e.new is not None]
+    """The new and rewritten criteria, in the rubric's order."""
+    accepted = {e.new.id for e in evolution.edits if e.status == "accepted" and e.new is not None}
+    return [c for c in evolution.rubric.criteria if c.id in accepted]
 
 
 def _retirement(criterion_id: str, group: GradedGroup, num_criteria: int, limit: int) -> str:

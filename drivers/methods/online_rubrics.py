@@ -27,7 +27,7 @@ from core.records import Draw, Evolution, GenerateRequest, Rollout, UngradedGrou
 from core.rubric import Rubric
 from drivers.grading import gathered
 from drivers.methods.base import Method
-from drivers.methods.desk import EditDesk, origin_of
+from drivers.methods.desk import EditDesk, EditIsLate, origin_of
 from drivers.ports import RolloutPool
 from drivers.queries import sampling_seed
 
@@ -97,9 +97,9 @@ class OnlineRubrics(Method):
             return done
         taken = tuple({i for version in history for i in version.rubric.ids})
         try:
-            async with asyncio.timeout(self.deadline_s):
+            async with self._desk.deadline():
                 evolution = await self._written(group, lost, taken)
-        except TimeoutError:
+        except EditIsLate:
             self._desk.counts.deadline_missed += 1
             evolution = _without(group, (*lost, f"no new criteria within {self.deadline_s:g} s"))
         except WriterReplyError as error:

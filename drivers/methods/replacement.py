@@ -5,7 +5,6 @@ lost race leave the group with its old rubric and old rewards (RARE appendix A.2
 they are on, take single replacements out before the commit.
 """
 
-import asyncio
 import time
 from dataclasses import replace
 
@@ -20,7 +19,7 @@ from core.evolution.rare import (
 )
 from core.records import GradedGroup
 from core.writer_requests import ReplacementRequest
-from drivers.methods.desk import EditDesk, origin_of
+from drivers.methods.desk import EditDesk, EditIsLate, origin_of
 from drivers.methods.gatekeeper import Gatekeeper
 
 _BRANCH = "replacement"
@@ -42,9 +41,9 @@ class Replacement:
         started = time.monotonic()
         origin, version = origin_of(group), group.rubric.version
         try:
-            async with asyncio.timeout(self._desk.deadline_s):
+            async with self._desk.deadline():
                 replaced = await self._written(group, request)
-        except TimeoutError:
+        except EditIsLate:
             reason = f"no replacement within {self._desk.deadline_s:g} s"
             self._desk.discard(origin, version, _BRANCH, reason, started=started, is_late=True)
             return group

@@ -5,7 +5,6 @@ and the group is judged and rewarded under it; ``prune`` leaves the next visit o
 rollouts apart. A writer without an answer in time leaves initial and active criteria in force.
 """
 
-import asyncio
 import time
 
 from core.config_evolution import RlerEvolution
@@ -14,7 +13,7 @@ from core.evolution.rler import grown_rubric, pool_request, pruned_rubric
 from core.records import GradedGroup, UngradedGroup
 from core.rubric import Rubric
 from drivers.methods.base import Method
-from drivers.methods.desk import EditDesk, origin_of
+from drivers.methods.desk import EditDesk, EditIsLate, origin_of
 
 _GROW, _PRUNE = "pool", "prune"
 
@@ -38,10 +37,10 @@ class Rler(Method):
             return done
         earlier = {c.id: c for v in history for c in v.rubric.criteria}
         try:
-            async with asyncio.timeout(self.deadline_s):
+            async with self._desk.deadline():
                 reply = await self._desk.write(pool_request(group, self._rler))
             evolution = grown_rubric(group, reply, self._rler, tuple(earlier.values()))
-        except TimeoutError:
+        except EditIsLate:
             reason = f"no new criteria within {self.deadline_s:g} s"
             self._desk.discard(origin, version, "pool", reason, started=started, is_late=True)
             return group.rubric

@@ -19,7 +19,7 @@ from core.query import rubric_id
 from core.records import Draw, EditOrigin, Evolution, GradedGroup, ScoredGroup
 from core.rubric import Rubric
 from drivers.methods.base import Method
-from drivers.methods.desk import EditDesk, refused
+from drivers.methods.desk import EditDesk, EditIsLate, refused
 
 _BRANCH = "task"
 
@@ -112,13 +112,10 @@ class SharedRevision(Method):
             desk.counts.skipped += 1
             return
         rubric = await desk.store.current(origin.rubric_id)
-        limit = asyncio.timeout(self.deadline_s)
         try:
-            async with limit:
+            async with desk.deadline():
                 evolution = await self.revised(task, rubric, step, groups)
-        except TimeoutError:
-            if not limit.expired():  # the store's own limit, or a client's
-                raise
+        except EditIsLate:
             reason = f"no revision within {self.deadline_s:g} s"
             desk.discard(origin, rubric.version, _BRANCH, reason, started=started, is_late=True)
             return

@@ -164,6 +164,16 @@ async def test_what_a_gate_asked_is_not_paid_again(tmp_path: Path) -> None:
     assert second.judge.rescores == []
 
 
+async def test_one_joint_call_an_event_also_where_a_cell_has_no_score(tmp_path: Path) -> None:
+    # The top rollout fails it, so the gate lets it pass; the other one's score is missing, so the
+    # group cannot be rewarded under it.
+    made = rig(tmp_path, "[Resist] No praise", {"No praise": (0, None, 1)})
+    await made.run()
+    assert len(made.judge.rescores) == 2  # one for each of two groups
+    assert [e.status for e in edits(made)] == ["failed"] * 2
+    assert versions(made) == [0, 0]
+
+
 # ------------------------------------------------------------------ the texts
 @pytest.mark.parametrize(
     ("new", "word"),
