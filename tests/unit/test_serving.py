@@ -7,7 +7,7 @@ import pytest
 
 from core.errors import ConfigError
 from core.writer_requests import MergeRequest
-from drivers import ray_session, run, serving
+from drivers import ray_session, run_parts, serving
 from drivers.plan import replica_bundles
 from drivers.preflight import missing
 from drivers.run_data import RunData
@@ -28,9 +28,9 @@ async def test_serving_that_cannot_be_ended_does_not_hide_how_the_run_ended(
     async def broken(name: str) -> None:
         raise TimeoutError("the driver waited 180 s")
 
-    monkeypatch.setattr(run, "stop_serving", broken)
+    monkeypatch.setattr(run_parts, "stop_serving", broken)
     with caplog.at_level(logging.WARNING):
-        await run._end_serving("mine")
+        await run_parts._end_serving("mine")
     assert "judge and writer of mine may still run" in caplog.text
     assert "the driver waited 180 s" in caplog.text
 
