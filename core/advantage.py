@@ -24,7 +24,10 @@ def score_group(
     group: GradedGroup, reward: RewardConfig, advantage: AdvantageConfig
 ) -> ScoredGroup:
     """Return the group with rewards under its own rubric and their advantages."""
-    rewards = [rollout_reward(group.rubric, r.verdicts, reward) for r in group.rollouts]
+    rewards = [
+        rollout_reward(group.rubric, r.verdicts, reward, is_cut=r.rollout.is_cut)
+        for r in group.rollouts
+    ]
     values = [r.value for r in rewards]
     advantages = group_advantages(values, advantage)
     return ScoredGroup(

@@ -16,17 +16,23 @@ MicroBatch = tuple[TrainingSample, ...]
 
 
 def train_batch(
-    step: int, groups: Sequence[ScoredGroup], *, is_off_policy: bool, drop_flat_groups: bool
+    step: int,
+    groups: Sequence[ScoredGroup],
+    *,
+    is_off_policy: bool,
+    drop_flat_groups: bool,
+    drop_truncated: bool = False,
 ) -> TrainBatch:
     """The step's batch: groups in draw order, without ungraded rollouts and masked groups.
 
     A group without spread stays (advantage 0: it counts in the KL term and in the token mean)
-    unless ``drop_flat_groups``. A group that is left out stays as an empty place.
+    unless ``drop_flat_groups``. A group that is left out stays as an empty place. With
+    ``drop_truncated`` rollouts that the token limit cut are left out too.
     """
     ordered = sorted(groups, key=lambda group: group.draw.position)
     return TrainBatch(
         step=step,
-        groups=tuple(_samples(group, drop_flat_groups) for group in ordered),
+        groups=tuple(_samples(group, drop_flat_groups, drop_truncated) for group in ordered),
         is_off_policy=is_off_policy,
     )
 
@@ -86,12 +92,14 @@ def num_response_tokens(samples: Sequence[TrainingSample]) -> int:
     return sum(len(sample.token_ids) for sample in samples)
 
 
-def _samples(group: ScoredGroup, drop_flat_groups: bool) -> tuple[TrainingSample, ...]:
+def _samples(
+    group: ScoredGroup, drop_flat_groups: bool, drop_truncated: bool
+) -> tuple[TrainingSample, ...]:
     kept = [r for r in group.rollouts if r.reward is not None and r.graded.rollout.token_ids]
     is_flat = all(r.advantage == 0.0 for r in kept)
     if group.is_masked or (drop_flat_groups and is_flat):
         return ()
-    return tuple(_sample(rollout) for rollout in kept)
+    return tuple(_sample(r) for r in kept if not (drop_truncated and r.graded.rollout.is_cut))
 
 
 def _sample(scored: ScoredRollout) -> TrainingSample:

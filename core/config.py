@@ -125,6 +125,9 @@ class AdvantageConfig(Part):
     """Divide by the group's deviation."""
     drop_flat_groups: bool = False
     """Leave a group without spread out of the batch instead of keeping it with advantage 0."""
+    drop_truncated: bool = False
+    """Leave a rollout that was cut at the token limit out of the batch; its reward still counts in
+    its group's mean and deviation."""
 
 
 class RewardConfig(Part):
@@ -137,6 +140,9 @@ class RewardConfig(Part):
     """What the weighted sum is divided by (``core/normalisers.py``)."""
     resist_in_mean: bool = True
     veto: bool = True
+    truncation_penalty: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+    """Taken off the reward of a rollout that was cut at the token limit, after the veto; what a
+    method makes of the rubric's own reward (top rollout, evidence, gates) does not change."""
 
 
 class LoopConfig(Part):

@@ -226,7 +226,7 @@ def _reward_metrics(groups: Sequence[ScoredGroup]) -> dict[str, float]:
 
 def _rollout_metrics(groups: Sequence[ScoredGroup], learner_version: int) -> dict[str, float]:
     rollouts = [r.graded.rollout for g in groups for r in g.rollouts]
-    cut = sum(r.finish_reason == "length" for r in rollouts)
+    cut = sum(r.is_cut for r in rollouts)
     return {
         **stats("response_length", [len(r.token_ids) for r in rollouts]),
         **_share("response_length/clip_ratio", cut, len(rollouts)),

@@ -84,6 +84,11 @@ class Rollout:
     """Version that wrote the last token."""
     seconds: float = 0.0
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the token limit ended it."""
+        return self.finish_reason == "length"
+
 
 # ------------------------------------------------------------------ grading
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -31,8 +31,17 @@ class Reward:
 UNGRADED = Reward(value=None, before_veto=None, is_vetoed=False)
 
 
-def rollout_reward(rubric: Rubric, verdicts: Mapping[str, Verdict], config: RewardConfig) -> Reward:
-    """Return the reward of one response under ``rubric``; verdicts on other ids are ignored."""
+def rollout_reward(
+    rubric: Rubric,
+    verdicts: Mapping[str, Verdict],
+    config: RewardConfig,
+    *,
+    is_cut: bool = False,
+) -> Reward:
+    """Return the reward of one response under ``rubric``; verdicts on other ids are ignored.
+
+    ``is_cut``: the response ended at the token limit, and the config's penalty for that counts.
+    """
     scores = _scores(rubric.criteria, verdicts)
     if scores is None:
         return UNGRADED
@@ -41,9 +50,10 @@ def rollout_reward(rubric: Rubric, verdicts: Mapping[str, Verdict], config: Rewa
         if scores[cap.criterion_id] <= cap.score_lte:
             base = min(base, cap.max_normalized_score)
     is_vetoed = config.veto and any(c.is_resist and scores[c.id] == 0 for c in rubric.criteria)
-    return Reward(
-        value=min(base, 0.0) if is_vetoed else base, before_veto=base, is_vetoed=is_vetoed
-    )
+    value = min(base, 0.0) if is_vetoed else base
+    if is_cut:
+        value -= config.truncation_penalty
+    return Reward(value=value, before_veto=base, is_vetoed=is_vetoed)
 
 
 def gold_score(gold: Sequence[Criterion], verdicts: Mapping[str, Verdict]) -> float | None:

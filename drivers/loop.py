@@ -258,6 +258,7 @@ class TrainLoop:
             groups,
             is_off_policy=config.loop.max_policy_age > 0,
             drop_flat_groups=config.advantage.drop_flat_groups,
+            drop_truncated=config.advantage.drop_truncated,
         )
         self._method.step_collected(step, groups)
         report = await self._parts.learner.train_step(batch)

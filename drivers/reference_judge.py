@@ -91,7 +91,10 @@ class ReferenceMonitor:
         response = rollout.graded.rollout.response
         try:
             judged = await self._judge.judged(group.query, response, group.rubric.criteria)
-            reference = rollout_reward(group.rubric, judged.verdicts, self._reward).value
+            is_cut = rollout.graded.rollout.is_cut
+            reference = rollout_reward(
+                group.rubric, judged.verdicts, self._reward, is_cut=is_cut
+            ).value
         except Exception as error:  # it only watches: the run goes on without it
             log.warning("the reference judge on query %r: %s", group.query.id, error)
             reference = None

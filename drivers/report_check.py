@@ -136,7 +136,7 @@ def _reward_problem(row: Row, rubric: Rubric, config: RewardConfig) -> str:
     wrong = [c.id for c in rubric.criteria if verdicts[c.id].max != c.max]
     if wrong:
         return f"got another maximum than the rubric's on {wrong}"
-    again = rollout_reward(rubric, verdicts, config)
+    again = rollout_reward(rubric, verdicts, config, is_cut=row["finish_reason"] == "length")
     if (row["reward"] is None) != (again.value is None) or (
         # A NaN, which JSON readers take, is on neither side of a limit.
         again.value is not None and not abs(row["reward"] - again.value) <= REWARD_TOLERANCE

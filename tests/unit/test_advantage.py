@@ -1,6 +1,7 @@
 """Group-relative advantages worked out by hand, and which rollouts train at all."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -38,6 +39,18 @@ def test_eps_stands_inside_the_denominator() -> None:
 def test_scaling_can_be_left_out() -> None:
     config = AdvantageConfig(should_scale=False)
     assert group_advantages([0.0, 1.0, 0.5], config) == pytest.approx((-0.5, 0.5, 0.0))
+
+
+def test_a_truncated_rollout_is_rewarded_as_it_is_unless_there_is_a_penalty() -> None:
+    group = group_of(2, 2, None)
+    cut = replace(group.rollouts[1].rollout, finish_reason="length")
+    members = (group.rollouts[0], replace(group.rollouts[1], rollout=cut), group.rollouts[2])
+    group = replace(group, rollouts=members)
+    assert [r.reward for r in score_group(group, RewardConfig(), CONFIG).rollouts] == [1, 1, None]
+    scored = score_group(group, RewardConfig(truncation_penalty=0.25), EXACT)
+    assert [r.reward for r in scored.rollouts] == [1.0, 0.75, None]
+    assert [r.before_veto for r in scored.rollouts] == [1.0, 1.0, None]
+    assert [r.advantage for r in scored.rollouts] == pytest.approx([0.5**0.5, -(0.5**0.5), 0.0])
 
 
 def test_an_ungraded_rollout_is_out_of_mean_and_deviation() -> None:

@@ -41,13 +41,15 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_tiny_policy(tmp_path_factory.mktemp("tiny"))
 
 
-def scored(index: int, reward: float | None, advantage: float, tokens: int = 2) -> ScoredRollout:
+def scored(
+    index: int, reward: float | None, advantage: float, tokens: int = 2, *, is_cut: bool = False
+) -> ScoredRollout:
     rollout = Rollout(
         query_id="q",
         visit=0,
         index=index,
         response="text",
-        finish_reason="stop",
+        finish_reason="length" if is_cut else "stop",
         prompt_token_ids=(5, 6),
         token_ids=tuple(range(tokens)),
         rollout_logprobs=(-1.0,) * tokens,
@@ -78,6 +80,22 @@ def test_batch_keeps_draw_order_and_leaves_out_ungraded_rollouts_and_masked_grou
     dropped = train_batch(3, groups, is_off_policy=True, drop_flat_groups=True)
     assert [len(samples) for samples in dropped.groups] == [0, 0, 2]
     assert dropped.is_off_policy
+
+
+def test_truncated_rollouts_train_unless_they_are_to_be_left_out() -> None:
+    groups = [
+        group(0, scored(0, 1.0, 0.7), scored(1, 0.0, -0.7, is_cut=True)),
+        group(1, scored(0, 1.0, 0.7, is_cut=True), scored(1, 0.0, -0.7, is_cut=True)),
+    ]
+    for is_dropped, wanted in ((False, [[0, 1], [0, 1]]), (True, [[0], []])):
+        batch = train_batch(
+            1,
+            groups,
+            is_off_policy=False,
+            drop_flat_groups=False,
+            drop_truncated=is_dropped,
+        )
+        assert [[s.index for s in samples] for samples in batch.groups] == wanted
 
 
 def test_mini_batches_split_by_query_in_order_and_evenly() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from core.rows import json_line
 from core.rubric import Criterion, CriterionKind
@@ -64,6 +65,21 @@ def test_a_changed_reward_is_found(folder: RunFolder):
     claim = next(c for c in check_run(folder.files) if not c.holds)
     assert claim.problems == ["step 7, q1, rollout 0: got reward 1.0, the verdicts make 0.0"]
     assert report.main([str(folder.path), "--check"]) == 1
+
+
+def test_the_reward_of_a_cut_rollout_is_checked_with_its_penalty(folder: RunFolder):
+    tree = yaml.safe_load(folder.files.config.read_bytes())
+    tree["reward"]["truncation_penalty"] = 0.5
+    folder.files.config.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    assert all(c.holds for c in check_run(folder.files))
+
+    def cut(row: dict[str, Any]) -> None:
+        if row["query_id"] == "q1" and row["index"] == 0:
+            row["finish_reason"] = "length"
+
+    rewrite(folder.files.rollouts / "step_00007.jsonl", cut)
+    claim = next(c for c in check_run(folder.files) if not c.holds)
+    assert claim.problems == ["step 7, q1, rollout 0: got reward 0.0, the verdicts make -0.5"]
 
 
 def drop_verdict(row: dict[str, Any]) -> None:
