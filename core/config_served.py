@@ -90,13 +90,18 @@ class ServedModelConfig(Part):
         return self.usd_per_million_prompt_tokens + self.usd_per_million_completion_tokens > 0
 
 
-class JudgeConfig(ServedModelConfig):
-    """The judge."""
+class GradingConfig(ServedModelConfig):
+    """A model that grades: what the judge and the reference judge have in common."""
 
     template: Literal["ids", "verbatim"] = "ids"
     """Ask by short ids with reasons, or by criterion text without (CARE, figure 3)."""
     per_criterion: bool = False
     """One call a criterion (RLER, MPO) instead of one a response."""
+
+
+class JudgeConfig(GradingConfig):
+    """The judge."""
+
     max_failed_frac: float = Field(default=0.5, gt=0.0, le=1.0)
     """Stop with a checkpoint when more verdicts than this failed over the last steps."""
     failed_window_steps: int = Field(default=3, ge=1)
@@ -106,7 +111,7 @@ class WriterConfig(ServedModelConfig):
     """The rubric writer."""
 
 
-class ReferenceJudgeConfig(JudgeConfig):
+class ReferenceJudgeConfig(GradingConfig):
     """A judge of another model family that only watches: its scores have weight 0."""
 
     frac: float = Field(default=0.1, gt=0.0, le=1.0)

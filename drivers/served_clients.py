@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.config_served import JudgeConfig, ServedModelConfig, WriterConfig
+from core.config_served import GradingConfig, ServedModelConfig, WriterConfig
 from core.records import (
     Completion,
     FailureKind,
@@ -247,7 +247,7 @@ class ServedJudge(_Client):
     def __init__(
         self,
         handle: Any,
-        config: JudgeConfig,
+        config: GradingConfig,
         identity: str,
         *,
         prefix: str = "judge",

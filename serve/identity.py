@@ -8,7 +8,7 @@ criteria are decided by code whatever the backend.
 import hashlib
 from collections.abc import Sequence
 
-from core.config_served import JudgeConfig, ServedModelConfig, WriterConfig
+from core.config_served import GradingConfig, ServedModelConfig, WriterConfig
 from serve.backends.rules import RULES_MODEL
 from serve.prompts import load_prompt
 from serve.writer_prompts import writer_templates
@@ -17,12 +17,12 @@ REPAIR_TEMPLATE = "judge_repair"
 RESCORE_TEMPLATE = "rescore"
 
 
-def judge_template(config: JudgeConfig) -> str:
+def judge_template(config: GradingConfig) -> str:
     """Return the name of the prompt that asks for verdicts."""
     return f"judge_{config.template}"
 
 
-def judge_identity(config: JudgeConfig) -> str:
+def judge_identity(config: GradingConfig) -> str:
     """Return the judge's identity line."""
     line = _identity(config, (judge_template(config), REPAIR_TEMPLATE, RESCORE_TEMPLATE))
     is_alone = config.per_criterion and config.backend != "rules"

@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from core.config_served import JudgeConfig
+from core.config_served import GradingConfig
 from core.grading.prompt import asked_names, judge_prompt, repair_prompt, rescore_prompt
 from core.grading.reply import read_verdicts
 from core.grading.reply_text import runs_in_circles
@@ -52,7 +52,7 @@ _REPAIRABLE: frozenset[FailureKind] = frozenset(
 class Judge:
     """Grades responses; ``backend`` is the model, None judges by rules alone."""
 
-    def __init__(self, config: JudgeConfig, backend: CompletionBackend | None = None) -> None:
+    def __init__(self, config: GradingConfig, backend: CompletionBackend | None = None) -> None:
         self._config = config
         self._backend = backend
         self._rules = RulesBackend()
@@ -206,7 +206,7 @@ def _first_scored(first: Verdict, again: Verdict) -> Verdict:
 class JudgeReplica(Replica):
     """One replica of the deployment ``Judge``."""
 
-    async def __init__(self, config: JudgeConfig, api_key: SecretStr, model: str) -> None:
+    async def __init__(self, config: GradingConfig, api_key: SecretStr, model: str) -> None:
         backend = await self.start(config, api_key, model, part="judge")
         self._judge = Judge(config, backend)
 

@@ -1,9 +1,12 @@
 """The config tree: what is refused, and switches that speak of the same thing."""
 
-from typing import Any
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from core.config import RunConfig
 
@@ -134,3 +137,33 @@ def test_a_writer_that_is_never_asked_needs_no_prices() -> None:
     fixed = config(budget={"usd": 5}, writer=UNPRICED)
     assert (fixed.has_writer, fixed.budget.usd) == (False, 5)
     assert config(evolution={"method": "rare"}).has_writer
+
+
+# ------------------------------------------------------------------ every key acts
+def keys_of(model: type[BaseModel]) -> Iterator[str]:
+    """The names of all keys of a config's part and of the parts in it."""
+    for name, field in model.model_fields.items():
+        yield name
+        for part in (field.annotation, *get_args(field.annotation)):
+            for inner in (part, *get_args(part)):
+                if isinstance(inner, type) and issubclass(inner, BaseModel):
+                    yield from keys_of(inner)
+
+
+def test_every_key_is_read_by_the_code() -> None:
+    """A key that nothing reads changes nothing, whatever a person sets it to."""
+    root = Path(__file__).resolve().parents[2]
+    sources = [
+        path.read_text(encoding="utf-8")
+        for folder in ("core", "actors", "serve", "drivers")
+        for path in (root / folder).rglob("*.py")
+        if not path.name.startswith("config")
+    ]
+    read = set(re.findall(r"\.(\w+)", "\n".join(sources)))
+    assert {"frac", "similarity", "evidence_steps", "usd"} <= set(keys_of(RunConfig))
+    assert set(keys_of(RunConfig)) - read == set()
+
+
+def test_the_reference_judge_stops_no_run_and_has_no_key_that_says_so() -> None:
+    with pytest.raises(ValidationError, match="max_failed_frac"):
+        config(reference_judge={**UNPRICED, "max_failed_frac": 0.1})
