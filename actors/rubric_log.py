@@ -13,12 +13,17 @@ report reads a run through it. What always holds:
 """
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from actors.rubric_schema import COMMIT_FIELDS, open_file, transaction
+from actors.rubric_schema import (
+    COMMIT_FIELDS,
+    COMMIT_MARKS,
+    commit_values,
+    open_file,
+    transaction,
+)
 from actors.rubric_snapshot import restore_snapshot, write_snapshot
 from actors.rubric_waiting import (
     Decision,
@@ -31,7 +36,7 @@ from actors.rubric_waiting import (
 )
 from core.errors import ConfigError
 from core.records import Commit, CommitResult, RubricEdit, Verdict
-from core.rows import edit_from_row, edit_row, rubric_from_row, rubric_row
+from core.rows import edit_from_row, rubric_from_row, rubric_row
 from core.rubric import Rubric
 
 MAX_REASON_CHARS = 2000
@@ -129,19 +134,7 @@ class RubricLog:
 
     def _insert(self, commit: Commit) -> None:
         self._db.execute(
-            f"INSERT INTO commits ({COMMIT_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                commit.key,
-                commit.query_id,
-                commit.from_version,
-                commit.rubric.version,
-                commit.step,
-                commit.visit,
-                json.dumps([edit_row(e) for e in commit.edits]),
-                commit.writer,
-                commit.seconds,
-                time.time(),
-            ),
+            f"INSERT INTO commits ({COMMIT_FIELDS}) VALUES ({COMMIT_MARKS})", commit_values(commit)
         )
         if commit.rubric.version > commit.from_version:
             self._db.execute(

@@ -8,12 +8,16 @@ commit that returned is on disk. ``PRAGMA user_version`` is the schema's number:
 otherwise; a file of a newer schema is refused, never guessed at.
 """
 
+import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from core.errors import ConfigError
+from core.records import Commit
+from core.rows import edit_row
 
 SCHEMA_VERSION = 2
 _READABLE = (1, 2)
@@ -67,6 +71,23 @@ _TABLES = (
 )
 
 COMMIT_FIELDS = "key, query_id, from_version, to_version, step, visit, edits, writer, seconds, time"
+COMMIT_MARKS = ", ".join("?" for _ in COMMIT_FIELDS.split(", "))
+
+
+def commit_values(commit: Commit) -> tuple[object, ...]:
+    """Return the values of ``COMMIT_FIELDS`` for a commit that is made now."""
+    return (
+        commit.key,
+        commit.query_id,
+        commit.from_version,
+        commit.rubric.version,
+        commit.step,
+        commit.visit,
+        json.dumps([edit_row(e) for e in commit.edits]),
+        commit.writer,
+        commit.seconds,
+        time.time(),
+    )
 
 
 def create_tables(db: sqlite3.Connection, schema: str = "main") -> None:

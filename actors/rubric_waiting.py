@@ -12,9 +12,9 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
-from actors.rubric_schema import COMMIT_FIELDS, schema_of
+from actors.rubric_schema import COMMIT_FIELDS, COMMIT_MARKS, commit_values, schema_of
 from core.records import Commit
-from core.rows import edit_from_row, edit_row, rubric_from_row, rubric_row
+from core.rows import edit_from_row, rubric_from_row, rubric_row
 
 WaitingStatus = Literal["waiting", "approved", "rejected"]
 Decision = Literal["done", "before", "otherwise", "outdated", "unknown"]
@@ -45,20 +45,8 @@ def propose(db: sqlite3.Connection, commit: Commit) -> None:
     """Keep an edit; a key that is known changes nothing. Call inside a transaction."""
     db.execute(
         f"INSERT OR IGNORE INTO waiting (status, rubric, {COMMIT_FIELDS}) "
-        "VALUES ('waiting', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            json.dumps(rubric_row(commit.rubric)),
-            commit.key,
-            commit.query_id,
-            commit.from_version,
-            commit.rubric.version,
-            commit.step,
-            commit.visit,
-            json.dumps([edit_row(e) for e in commit.edits]),
-            commit.writer,
-            commit.seconds,
-            time.time(),
-        ),
+        f"VALUES ('waiting', ?, {COMMIT_MARKS})",
+        (json.dumps(rubric_row(commit.rubric)), *commit_values(commit)),
     )
 
 
