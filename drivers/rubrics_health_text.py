@@ -12,6 +12,7 @@ _MAX_TEXT = 90
 _HEADS = ("visits", "discr", "corr", "full", "all full", "all zero", "veto", "fail", "age")
 
 _LEGEND = (
+    "first what deserves a look, then the least telling. "
     "discr: deviation of the scores in a group; corr: with the reward of the rest of the rubric; "
     "full: full scores; all full, all zero: groups; veto: scores that veto; fail: verdicts that "
     "failed; age: steps/visits"

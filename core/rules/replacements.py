@@ -250,4 +250,4 @@ def scoring_rule(max_score: int, direction: Direction) -> str:
         else:
             share = f"the limit is exceeded by no more than a factor of {max_score / k:.2f}"
         levels.append(f"{k} = {share}")
-    return "; ".join([*levels, "0 = none of the above"])
+    return "; ".join([*levels, "0 = anything else"])

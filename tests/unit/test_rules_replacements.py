@@ -125,9 +125,9 @@ def test_a_veto_among_the_ids_is_never_replaced():
 
 
 def test_levels_say_what_the_scale_does():
-    assert scoring_rule(1, "at_most") == "1 = the check holds; 0 = none of the above"
+    assert scoring_rule(1, "at_most") == "1 = the check holds; 0 = anything else"
     assert scoring_rule(2, "at_least") == (
-        "2 = the check holds; 1 = at least 50% of what is asked is there; 0 = none of the above"
+        "2 = the check holds; 1 = at least 50% of what is asked is there; 0 = anything else"
     )
     assert "a factor of 2.00" in scoring_rule(2, "at_most")
 
