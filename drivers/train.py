@@ -206,7 +206,7 @@ def _where_everything_is(folder: RunFolder) -> str:
         f"  report    {folder.files.report}\n"
         f"  policy    {folder.policy} (a Hugging Face folder)\n"
         f"  rubrics   {folder.rubrics}, edits in events.jsonl, rollouts/, metrics.jsonl beside it\n"
-        f"Check it from its files: python -m drivers.report {folder.path} --check\n"
+        f"Check it from its files: {sys.executable} -m drivers.report {folder.path} --check\n"
     )
 
 
