@@ -118,7 +118,7 @@ def _rollback(args: argparse.Namespace) -> int:
     from drivers.rubrics_edit import roll_back
 
     files = find_run(args.run)
-    with open_log(files, is_read_only=False) as log:
+    with files.editing(), open_log(files, is_read_only=False) as log:
         done = roll_back(files, log, args.rubric, args.to, args.reason)
     _write(done.lines)
     return 0 if done.is_whole else 1
@@ -128,7 +128,7 @@ def _approve(args: argparse.Namespace) -> int:
     from drivers.rubrics_edit import approve
 
     files = find_run(args.run)
-    with open_log(files, is_read_only=False) as log:
+    with files.editing(), open_log(files, is_read_only=False) as log:
         done = approve(files, log, args.ids, args.reason, is_all=args.all)
     _write(done.lines)
     return 0 if done.is_whole else 1
@@ -138,7 +138,7 @@ def _reject(args: argparse.Namespace) -> int:
     from drivers.rubrics_edit import reject
 
     files = find_run(args.run)
-    with open_log(files, is_read_only=False) as log:
+    with files.editing(), open_log(files, is_read_only=False) as log:
         done = reject(files, log, args.ids, args.reason)
     _write(done.lines)
     return 0 if done.is_whole else 1

@@ -83,7 +83,7 @@ def version_named(history: Sequence[RubricVersion], version: int) -> RubricVersi
             return found
     last = history[-1].version
     raise ConfigError(
-        f"got version {version} of rubric {history[-1].query_id!r}, wanted one of 0..{last}"
+        f"got version {version} of rubric {history[-1].query_id[:80]!r}, wanted one of 0..{last}"
     )
 
 

@@ -121,11 +121,13 @@ class Run:
             log.info("going on after step %d", position.step)
             # First: a checkpoint that does not fit is refused before any file is taken back.
             await parts.learner.load(str(found.folder / "learner"))
-        self._folder.begin(dump_config(self._config), last_step=position.step)
         # A branch begins with rubrics of its own: they are in the store as version 0.
         is_own = found is not None and (self._branch is None or found is not self._branch.start)
-        await store.restore(str(found.folder / "store") if found and is_own else "", position.step)
-        self._folder.files.restore_edits(await store.edited())
+        snapshot = str(found.folder / "store") if found and is_own else ""
+        with self._folder.files.editing():  # no person's edit between the file and its events
+            self._folder.begin(dump_config(self._config), last_step=position.step)
+            await store.restore(snapshot, position.step)
+            self._folder.files.restore_edits(await store.edited())
         await check_logprobs(self._config, parts.pool, parts.learner, version=position.step)
         if started.control is not None and not started.control.has_begun:
             await started.control.begin(await parts.learner.publish(position.step))

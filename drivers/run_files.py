@@ -12,6 +12,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from core.errors import ConfigError
 from core.records import EditOrigin, Evidence, RubricEdit, ScoredGroup
 from core.rows import Row, edit_row, json_line, rollout_row
 from drivers.jsonl_files import append_rows, keep_rows, read_rows, write_whole
-from drivers.run_lock import RunLock, take_run_lock
+from drivers.run_lock import RunLock, edits_lock, take_run_lock
 
 
 class RunFiles:
@@ -51,6 +52,11 @@ class RunFiles:
     def lock(self) -> RunLock:
         """Take ``run.lock``; ConfigError when another driver writes this run."""
         return take_run_lock(self.folder / "run.lock")
+
+    def editing(self) -> AbstractContextManager[None]:
+        """Hold ``edits.lock`` while the rubric file and events.jsonl change together: a commit
+        whose line is not written yet looks to another process as if a crash had lost the line."""
+        return edits_lock(self.folder / "edits.lock")
 
     def clear(self) -> None:
         """Remove all that a run leaves here (``fresh=true``); other files in the folder stay."""

@@ -1,8 +1,10 @@
-"""One driver a run: ``run.lock`` in the run's folder.
+"""One driver a run: ``run.lock`` in the run's folder; and one person's edit at a time.
 
 The lock is the kernel's (``flock``), so that it ends with its process however that ends, and a
 process id that was given to another program cannot keep it. The file's text says who holds it. A
 lock left by a process of another host cannot be judged from here: it is refused with what to do.
+``edits_lock`` is the short one that rubric commands, and a driver that takes a run back, hold while
+the rubric file and events.jsonl change together.
 """
 
 import fcntl
@@ -10,9 +12,14 @@ import json
 import os
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from core.errors import ConfigError
+from core.errors import ConfigError, RunStopped
+
+_EDITS_TIMEOUT_S = 60.0
+_EDITS_POLL_S = 0.02
 
 
 class RunLock:
@@ -100,3 +107,37 @@ def _is_still_at(descriptor: int, path: Path) -> bool:
         return os.stat(path).st_ino == os.fstat(descriptor).st_ino
     except FileNotFoundError:
         return False
+
+
+@contextmanager
+def edits_lock(path: Path, timeout_s: float = _EDITS_TIMEOUT_S) -> Iterator[None]:
+    """Hold ``path`` alone; others wait their turn, RunStopped after ``timeout_s``."""
+    end = time.monotonic() + timeout_s
+    while (descriptor := _taken(path)) is None:
+        if time.monotonic() >= end:
+            raise RunStopped(
+                f"got {path} held by another process for {timeout_s:g} s, wanted a turn to change "
+                "this run's rubrics: nothing of this was done; try again"
+            )
+        time.sleep(_EDITS_POLL_S)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _taken(path: Path) -> int | None:
+    """Return the locked file's descriptor, None while another process has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_still_at(descriptor, path):
+            return descriptor
+    except BlockingIOError:
+        pass
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
