@@ -23,7 +23,7 @@ from core.config_served import (
     ServedModelConfig,
     WriterConfig,
 )
-from core.config_values import Amount, Beta, Gate, Part, Seed
+from core.config_values import Amount, Beta, Gate, Part, Processes, Seed
 
 
 class DataConfig(Part):
@@ -68,7 +68,7 @@ class SamplingConfig(Part):
 class RolloutConfig(Part):
     """Rollout workers, each one vLLM engine."""
 
-    num_workers: int = Field(default=1, ge=1)
+    num_workers: Processes = 1
     num_cpus: Amount = 1.0
     num_gpus: Amount = 0.0
     tensor_parallel_size: int = Field(default=1, ge=1)
@@ -87,7 +87,7 @@ class RolloutConfig(Part):
 class LearnerConfig(Part):
     """The policy learner: one DeepSpeed engine over ``num_ranks`` actors; GRPO's numbers."""
 
-    num_ranks: int = Field(default=1, ge=1)
+    num_ranks: Processes = 1
     num_cpus: Amount = 1.0
     num_gpus: Amount = 0.0
     zero_stage: Literal[0, 2, 3] = 0

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from core.config_values import Part
+from core.config_values import Part, Processes
 
 Scope = Literal["query", "task"]
 """Whose rubric it is: each query's own, or one shared by all queries of a task."""
@@ -124,7 +124,7 @@ class OnlineRubricsConfig(Part):
     """Policy of the control rollouts: the initial one, or the one before the last update."""
     control_group_size: int = Field(default=8, ge=1)
     """Control rollouts a query; each is paired with the current rollout of the same index."""
-    control_workers: int = Field(default=1, ge=1)
+    control_workers: Processes = 1
     """Rollout workers of the control policy, sized like ``rollout``'s."""
 
 

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from core.config_values import Amount, Part, Seed, checked_address, checked_variable
+from core.config_values import Amount, Part, Processes, Seed, checked_address, checked_variable
 
 
 class ServedModelConfig(Part):
@@ -29,7 +29,7 @@ class ServedModelConfig(Part):
     """Tries of one call over transport errors, 408 and 5xx; five times as many over 429."""
     max_concurrency: int = Field(default=16, ge=1)
     """Calls to the endpoint at one time, over all replicas."""
-    num_replicas: int = Field(default=1, ge=1)
+    num_replicas: Processes = 1
     num_cpus: Amount = 0.0
     num_gpus: Amount = 0.0
     """GPUs of one replica."""

@@ -38,6 +38,9 @@ def _whole_above_one(amount: float) -> float:
 Amount = Annotated[float, Field(ge=0.0), AfterValidator(_whole_above_one)]
 """CPUs or GPUs that a process reserves."""
 
+Processes = Annotated[int, Field(ge=1, le=10_000)]
+"""How many processes of a kind; more is a slip, and its plan alone would fill the memory."""
+
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 Gate = Annotated[float, Field(gt=0.0)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]

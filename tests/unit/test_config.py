@@ -55,6 +55,7 @@ def test_turning_the_veto_off_leaves_the_other_reward_options() -> None:
         ({"learner": {"betas": [0.9, 1.0]}}, "less than 1"),
         ({"loop": {"steps": 1, "max_policy_age": 10**9}}, "less than or equal to 100"),
         ({"seed": 2**31}, "less than 2147483648"),
+        ({"rollout": {"num_workers": 10**12}}, "less than or equal to 10000"),
         ({"name": "n" * 101}, "at most 100"),
         ({"judge": {"base_url": "nonsense"}}, "got 'nonsense', wanted an address like"),
         ({"writer": {"base_url": "http://127.0.0.1:99999/v1"}}, "wanted an address like"),
