@@ -20,6 +20,7 @@ def replacement_prompt(template: str, request: ReplacementRequest) -> str:
     retained = [c for c in criteria if c.id not in request.saturated_ids]
     values = {
         "num_updates": str(request.num_updates),
+        "polarity": "negative or positive" if request.polarity == "mixed" else request.polarity,
         "prompt": fenced(request.prompt, "task"),
         "rubric": fenced(_as_json(map(_shown, criteria)), "rubric"),
         "saturated": fenced(_as_json(c.id for c in saturated), "saturated_ids"),

@@ -39,6 +39,7 @@ from core.records import (
     Verdict,
 )
 from core.rubric import Criterion, Rubric
+from core.rules.verifiers import is_decidable
 from core.writer_requests import WriterRequest
 from drivers.grading import Grader
 from drivers.methods.counts import EvolutionCounts
@@ -143,13 +144,18 @@ class EditDesk:
     ) -> bool:
         """Make the evolution's rubric current and record its edits.
 
-        False when the rubric stays as it is for now: the race was lost, or a person must approve.
-        ``stage`` tells the commits of one visit (or of one step of a shared rubric) apart.
+        False when the rubric stays as it is for now: the race was lost, a person must approve, or
+        a judge that is code could never score it. ``stage`` tells the commits of one visit (or of
+        one step of a shared rubric) apart.
         """
         seconds = time.monotonic() - started
         self.counts.evolve_s += seconds
         self.counts.restored += evolution.num_restored
         is_current = True
+        unscorable = self._unscorable(old, evolution.rubric)
+        if unscorable is not None:
+            reason = f"judge.backend=rules cannot decide {unscorable.id!r}: {unscorable.text[:80]}"
+            evolution, is_current = refused(evolution, old, reason), False
         if evolution.rubric.version != old.version:
             commit = Commit(
                 query_id=origin.rubric_id,
@@ -172,6 +178,15 @@ class EditDesk:
                 is_current = False
         self.record(origin, old.version, evolution, seconds)
         return is_current
+
+    def _unscorable(self, old: Rubric, new: Rubric) -> Criterion | None:
+        """Return a criterion that is new and that code, where it is the judge, cannot decide: every
+        rollout of the query would be without a reward from then on."""
+        if self.config.judge.backend != "rules":
+            return None
+        return next(
+            (c for c in new.criteria if c not in old.criteria and not is_decidable(c)), None
+        )
 
     async def _is_applied(self, commit: Commit) -> bool:
         result = await self.store.commit(commit)

@@ -40,6 +40,8 @@ def make_config(**changes: object) -> RunConfig:
         "data": {"train": "unused"},
         "policy": {"model": "unused"},
         "sampling": {"group_size": 2, "max_new_tokens": 8},
+        # Fake ones; not `rules`, under which no criterion is taken up that code cannot decide.
+        "judge": {"backend": "openai", "model": "fake"},
         "loop": {"steps": 6, "groups_per_step": 2, "checkpoint_every": 0},
     }
     for key, value in changes.items():

@@ -100,16 +100,21 @@ def test_the_writer_is_always_asked_for_language_atomic_binary_and_no_overlap() 
     ("polarity", "word"),
     [("negative", "is negative:"), ("positive", "is positive:"), ("mixed", "at least one of each")],
 )
-def test_the_three_directions_differ_in_one_part(polarity: str, word: str) -> None:
+def test_the_three_directions_differ_in_their_part_and_in_the_shape_of_the_reply(
+    polarity: str, word: str
+) -> None:
     prompts_by = {
         p: replacement_prompt(RARE_TEMPLATE, replace(REPLACEMENT, polarity=p))
         for p in ("negative", "positive", "mixed")
     }
     assert [p for p, text in prompts_by.items() if word in text] == [polarity]
-    common = {
-        text.partition("# Direction")[0] + text.partition("# Your reply")[2]
-        for text in prompts_by.values()
-    }
+    shown = {"mixed": "negative or positive"}
+    common: set[str] = set()
+    for p, text in prompts_by.items():
+        shape = f'"polarity": "{shown.get(p, p)}"'
+        assert text.count(shape) == 1
+        reply = text.partition("# Your reply")[2].replace(shape, "")
+        common.add(text.partition("# Direction")[0] + reply)
     assert len(common) == 1
 
 
