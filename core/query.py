@@ -76,4 +76,17 @@ def rubric_id(query: Query, scope: Scope) -> str:
             "by all queries of a task: give each row a `task`, or use a method with a rubric a "
             "query (evolution.scope=query)"
         )
-    return f"task:{query.task}"
+    return shared_id(query.task)
+
+
+_SHARED = "task:"
+
+
+def shared_id(task: str) -> str:
+    """Return the id of the rubric that the queries of a task share."""
+    return f"{_SHARED}{task}"
+
+
+def is_shared(rubric_id: str) -> bool:
+    """Whether the id is one that ``shared_id`` makes."""
+    return rubric_id.startswith(_SHARED)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.config_evolution import Scope
+from core.query import shared_id
 from core.records import Evidence, RubricEdit, ScoredGroup, ScoredRollout, Verdict
 from core.rubric import Criterion, Rubric
 
@@ -103,6 +104,12 @@ def edit_from_row(row: Mapping[str, Any]) -> RubricEdit:
     )
 
 
+def puts_in_veto(event: Mapping[str, Any]) -> bool:
+    """Whether a line of events.jsonl is an accepted edit with a new [Resist] criterion."""
+    new: Mapping[str, Any] | None = event["new"]
+    return event["status"] == "accepted" and new is not None and new["kind"] == "resist"
+
+
 def rollout_row(step: int, group: ScoredGroup, scored: ScoredRollout) -> Row:
     """Return one line of ``rollouts/step_N.jsonl``; ``step`` is the one that trained it.
 
@@ -135,7 +142,7 @@ def row_rubric_id(row: Mapping[str, Any], scope: Scope) -> str:
 
     A row without a task under a shared rubric names the query, whose id no such rubric has.
     """
-    return f"task:{row['task']}" if scope == "task" and "task" in row else row["query_id"]
+    return shared_id(row["task"]) if scope == "task" and "task" in row else row["query_id"]
 
 
 def gold_value(gold: Mapping[str, Mapping[str, Any]]) -> float | None:

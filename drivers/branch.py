@@ -9,9 +9,11 @@ its rubrics from its own files, and nothing is ever written into the source run'
 """
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,7 @@ from drivers.run_data import RunData
 from drivers.run_files import RunFiles, write_json
 
 _KEYWORDS = ("checkpoint", "latest")
+_ASKED = ("branch_from", "rubric")
 _COPY_TRIES = 5
 
 
@@ -170,8 +173,8 @@ def find_branch(config: RunConfig, files: RunFiles, branch_from: str, rubric: st
 
     ``config`` may name any method: a branch is static, with the scope that the method had.
     """
-    asked = {"branch_from": str(Path(branch_from).expanduser().resolve()), "rubric": rubric}
-    if rubric not in _KEYWORDS and not rubric.isdecimal():
+    asked = {"branch_from": str(_resolved(branch_from)), "rubric": rubric}
+    if rubric not in _KEYWORDS and not re.fullmatch("[0-9]{1,9}", rubric):
         raise ConfigError(
             f"got --rubric {rubric!r:.60}, wanted a version number, `checkpoint` (as of the "
             "checkpoint) or `latest`"
@@ -217,7 +220,7 @@ def _static(config: RunConfig) -> RunConfig:
 
 def _asked_start(files: RunFiles, branch_from: str, *, is_fresh: bool) -> tuple[Path, Checkpoint]:
     """Return the source run's folder and its checkpoint."""
-    start = _checkpoint(Path(branch_from).expanduser())
+    start = _checkpoint(_resolved(branch_from), branch_from)
     source = start.folder.parent.parent
     if source == files.folder.resolve():
         raise ConfigError(
@@ -246,27 +249,42 @@ def _known_start(
         )
     own = latest_checkpoint(files.checkpoints)
     if own is None:
-        return Path(known["source"]), _checkpoint(Path(known["checkpoint"]))
+        return Path(known["source"]), _checkpoint(Path(known["checkpoint"]), known["checkpoint"])
     # The source may be gone by now: what the branch needs of it is in its own files.
     place = Path(known["checkpoint"])
     position = replace(own.position, step=int(known["step"]))
     return Path(known["source"]), replace(own, folder=place, position=position)
 
 
-def _checkpoint(path: Path) -> Checkpoint:
+def _resolved(name: str) -> Path:
+    """Return the folder that a person named; ConfigError for what no folder can be."""
+    try:
+        path = Path(name).expanduser().resolve()
+        path.is_dir()
+    except (OSError, RuntimeError, ValueError) as error:
+        what = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            f"got --branch-from {name[:200]!r}, which cannot be looked at ({what:.100}), wanted a "
+            "checkpoint's folder or a run's"
+        ) from None
+    return path
+
+
+def _checkpoint(folder: Path, name: str) -> Checkpoint:
     """Return the checkpoint of a checkpoint's folder, or a run's newest one."""
-    folder = path.resolve()
     remedy = "take another checkpoint"
-    if folder in whole_checkpoints(folder.parent):
-        return read_checkpoint(folder, remedy=remedy)
-    newest = whole_checkpoints(folder / "checkpoints")
-    if newest:
-        return read_checkpoint(newest[-1], remedy=remedy)
-    got = "no such folder" if not folder.is_dir() else "a folder without position.json"
-    if (folder / "checkpoints").is_dir():
+    chosen = [folder] if folder in whole_checkpoints(folder.parent) else []
+    chosen = chosen or whole_checkpoints(folder / "checkpoints")
+    if chosen and (chosen[-1] / "learner").is_dir():
+        return read_checkpoint(chosen[-1], remedy=remedy)
+    if chosen:
+        got = f"where {chosen[-1]} is without its learner"
+    elif (folder / "checkpoints").is_dir():
         got = "a run without a whole checkpoint"
+    else:
+        got = "a folder without position.json" if folder.is_dir() else "no such folder"
     raise ConfigError(
-        f"got --branch-from {path}, {got}, wanted a whole checkpoint "
+        f"got --branch-from {name}, {got}, wanted a whole checkpoint "
         "(runs/NAME/checkpoints/step_00010) or the folder of a run that has one"
     )
 
@@ -275,14 +293,25 @@ def _read_record(files: RunFiles) -> dict[str, Any] | None:
     if not files.branch.is_file():
         return None
     try:
-        known = json.loads(files.branch.read_bytes())
-        for key in ("source", "checkpoint", "step", "asked", "rubrics"):
-            known[key]
-    except (ValueError, KeyError, TypeError) as error:
+        return _checked_record(json.loads(files.branch.read_bytes()))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(
             f"got {files.branch}, which cannot be read ({error!r:.100}), wanted what the branch "
             "wrote when it began: start over with fresh=true"
         ) from error
+
+
+def _checked_record(known: dict[str, Any]) -> dict[str, Any]:
+    """Return ``branch.json``'s content; raises for another shape."""
+    texts = [known["source"], known["checkpoint"], *(known["asked"][k] for k in _ASKED)]
+    numbers = [known["step"]]
+    for rubric in known["rubrics"].values():
+        texts.append(rubric["digest"])
+        numbers.append(rubric["version"])
+    if not all(isinstance(t, str) for t in texts):
+        raise TypeError("a text is missing")
+    if not all(type(n) is int and n >= 0 for n in numbers):
+        raise TypeError("a number is missing")
     return known
 
 
@@ -294,12 +323,11 @@ def _at(history: list[Rubric], version: int) -> Rubric:
 
 def _versions(path: Path, ids: list[str], *, must_have: bool = True) -> dict[str, list[Rubric]]:
     """Return all versions of these rubrics, oldest first, from a copy of the file."""
-    with tempfile.TemporaryDirectory(prefix="ratchet-branch-") as folder:
-        log = RubricLog(_copied(path, Path(folder)), is_read_only=True)
-        try:
-            found = {name: [v.rubric for v in log.history(name)] for name in ids}
-        finally:
-            log.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="ratchet-branch-") as folder,
+        closing(RubricLog(_copied(path, Path(folder)), is_read_only=True)) as log,
+    ):
+        found = {name: [v.rubric for v in log.history(name)] for name in ids}
     absent = [name for name, versions in found.items() if not versions]
     if absent and must_have:
         raise ConfigError(

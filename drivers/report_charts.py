@@ -1,4 +1,4 @@
-"""The picture of a run: reward and gold by step, and the life of one query's criteria.
+"""The picture of a run: reward and gold by step, and the life of one rubric's criteria.
 
 Drawn without a display; matplotlib is imported when something is drawn. Texts in the picture come
 from writers and data files: they are never read as markup (no math mode), and characters that
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.rubric_log import RubricVersion
+from core.rows import puts_in_veto
 from core.rubric import Criterion
-from drivers.report_data import ReportData
+from drivers.report_data import ReportData, rubric_name
 from drivers.summary import StepNumbers
 
 COLORS = {"reward": "#1f6fb4", "gold": "#d08a00", "llm": "#8fb7d8", "resist": "#c0392b"}
@@ -78,7 +79,7 @@ def draw(data: ReportData, *, image_format: str) -> bytes:
     if lives:
         ratios = [3.4, 0.9 + 0.32 * len(lives)]
         curves, history = figure.subplots(2, 1, height_ratios=ratios)
-        what = f"query {data.history[0].query_id}"
+        what = rubric_name(data.history[0].query_id)
         if len(lives) < len(all_lives):
             what += f" ({len(lives)} of its {len(all_lives)} criteria)"
         _draw_lives(history, lives, what, last_step)
@@ -105,12 +106,7 @@ def _draw_curves(axes: Any, data: ReportData) -> None:
                 markerfacecolor="white",
                 label=f"{name}, held out",
             )
-    resists = [
-        e["step"]
-        for e in data.events
-        if e["status"] == "accepted" and e["new"] and e["new"]["kind"] == "resist"
-    ]
-    for number, step in enumerate(sorted(set(resists))):
+    for number, step in enumerate(sorted({e["step"] for e in data.events if puts_in_veto(e)})):
         label = "[Resist] criterion put in" if number == 0 else None
         axes.axvline(step, color=COLORS["resist"], alpha=0.35, linewidth=1.0, label=label)
     axes.set_ylim(-0.03, 1.03)

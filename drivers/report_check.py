@@ -6,6 +6,7 @@ names; a quote must stand, letter for letter, in a rollout that its edit names.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ from actors.rubric_log import RubricLog
 from core.config import RewardConfig, RunConfig
 from core.config_evolution import rubric_scope
 from core.reward import rollout_reward
-from core.rows import Row, criterion_row, row_rubric_id, verdict_from_row
+from core.rows import Row, criterion_row, puts_in_veto, row_rubric_id, verdict_from_row
 from core.rubric import Rubric
 from drivers.jsonl_files import read_rows
 from drivers.run_files import RunFiles
@@ -101,16 +102,13 @@ def check_run(files: RunFiles, *, min_gain: float = 0.15) -> list[Claim]:
 
 
 def read_versions(files: RunFiles) -> dict[tuple[str, int], Rubric]:
-    """Read every current rubric version by (rubric id, version)."""
-    log = RubricLog(files.rubrics, is_read_only=True)
-    try:
+    """Read every rubric version by (rubric id, version)."""
+    with closing(RubricLog(files.rubrics, is_read_only=True)) as log:
         return {
-            (query_id, v.version): v.rubric
-            for query_id in log.query_ids()
-            for v in log.history(query_id)
+            (rubric_id, v.version): v.rubric
+            for rubric_id in log.query_ids()
+            for v in log.history(rubric_id)
         }
-    finally:
-        log.close()
 
 
 def _check_row(
@@ -194,11 +192,7 @@ def _gain_claim(steps: list[StepNumbers], min_gain: float) -> Claim:
 
 def _resist_claim(edits: list[_Accepted]) -> Claim:
     """An adaptive edit put in a [Resist] criterion, and a rollout earned it."""
-    added = [
-        e
-        for e in edits
-        if e.row["branch"] == "adaptive" and (e.row["new"] or {}).get("kind") == "resist"
-    ]
+    added = [e for e in edits if e.row["branch"] == "adaptive" and puts_in_veto(e.row)]
     earned = [e for e in added if e.row["evidence"]["quotes"] and not e.missing]
     claim = Claim(
         text="an adaptive edit put in a [Resist] criterion that a rollout earned",

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from actors.rubric_log import RubricLog, RubricVersion
 from core.config import RunConfig
 from core.config_evolution import rubric_scope
-from core.rows import Row, row_rubric_id
+from core.query import is_shared
+from core.rows import Row, puts_in_veto, row_rubric_id
 from drivers.jsonl_files import read_rows
 from drivers.run_files import RunFiles, step_files
 from drivers.summary import StepNumbers, mean, step_numbers, summary_of
@@ -23,7 +25,7 @@ class ReportData:
     """Held-out evaluations, by step."""
     events: Sequence[Row]
     history: Sequence[RubricVersion]
-    """All versions of the shown query's rubric; empty when the run has no rubrics."""
+    """All versions of the shown rubric; empty when the run has no rubrics."""
     examples: Sequence[Row]
     """Rollouts under the shown rubric: the best of its first and of its last draws."""
     failures: Mapping[str, int]
@@ -48,7 +50,6 @@ def read_report_data(files: RunFiles) -> ReportData:
     for step, rows in files.read_rollouts():
         steps.append(step_numbers(step, rows))
         failures.update(_failure_kinds(rows))
-        scope = rubric_scope(config.evolution)
         draws += _best(r for r in rows if row_rubric_id(r, scope) == shown)
     numbers = summary_of(config, steps, metrics, events, times={}, is_resumed=False)
     return ReportData(
@@ -65,23 +66,21 @@ def read_report_data(files: RunFiles) -> ReportData:
 
 
 def _history(files: RunFiles, events: Iterable[Row]) -> tuple[RubricVersion, ...]:
-    """The versions of the query that tells most: a [Resist] criterion first, then many versions."""
+    """The versions of the rubric that tells most: a [Resist] criterion, then many versions."""
     if not files.rubrics.is_file():
         return ()
-    log = RubricLog(files.rubrics, is_read_only=True)
-    try:
-        resisted = {
-            e["query_id"]
-            for e in events
-            if e["status"] == "accepted" and e["new"] and e["new"]["kind"] == "resist"
-        }
+    resisted = {e["query_id"] for e in events if puts_in_veto(e)}
+    with closing(RubricLog(files.rubrics, is_read_only=True)) as log:
         num_versions = Counter(v.query_id for v in log.edited())
         ids = log.query_ids()
         if not ids:
             return ()
         return log.history(max(ids, key=lambda i: (i in resisted, num_versions[i])))
-    finally:
-        log.close()
+
+
+def rubric_name(rubric_id: str) -> str:
+    """Return whose rubric it is, in words."""
+    return rubric_id if is_shared(rubric_id) else f"query {rubric_id}"
 
 
 def _failure_kinds(rows: Iterable[Row]) -> Iterable[str]:

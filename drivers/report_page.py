@@ -10,8 +10,9 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from core.rows import Row
-from drivers.report_data import ReportData
+from core.rows import Row, puts_in_veto
+from core.rubric import TAGS, CriterionKind
+from drivers.report_data import ReportData, rubric_name
 
 MAX_EDITS = 200
 """Edits shown of each kind (accepted; all others)."""
@@ -82,9 +83,8 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _criterion(row: Row | None, style: str = "") -> str:
     if row is None:
         return '<span class="note">none</span>'
-    tag = "[Resist]" if row["kind"] == "resist" else "[llm]"
-    style = style or row["kind"]
-    return f'<span class="{_text(style)}">{_text(tag)} {_text(row["text"])}</span>'
+    kind: CriterionKind = row["kind"]
+    return f'<span class="{_text(style or kind)}">{_text(TAGS[kind])} {_text(row["text"])}</span>'
 
 
 def _evidence(evidence: dict[str, Any]) -> str:
@@ -98,7 +98,7 @@ def _evidence(evidence: dict[str, Any]) -> str:
 def _edits_section(events: Sequence[Row]) -> str:
     accepted = sorted(
         (e for e in events if e["status"] == "accepted"),
-        key=lambda e: (not _is_veto(e), e["step"]),
+        key=lambda e: (not puts_in_veto(e), e["step"]),
     )
     others = [e for e in events if e["status"] != "accepted"]
     heads = ("step", "query", "branch", "before", "after", "evidence")
@@ -129,10 +129,6 @@ def _edits_section(events: Sequence[Row]) -> str:
     )
 
 
-def _is_veto(edit: Row) -> bool:
-    return edit["new"] is not None and edit["new"]["kind"] == "resist"
-
-
 def _left_out(edits: Sequence[Row]) -> str:
     if len(edits) <= MAX_EDITS:
         return ""
@@ -142,7 +138,7 @@ def _left_out(edits: Sequence[Row]) -> str:
 def _history_section(data: ReportData) -> str:
     if not data.history:
         return ""
-    parts = [f"<h2>One rubric's history: query {_text(data.history[0].query_id)}</h2>"]
+    parts = [f"<h2>One rubric's history: {_text(rubric_name(data.history[0].query_id))}</h2>"]
     for version in data.history:
         by = f", by {_text(version.writer)}" if version.writer else ""
         when = f"from the draw of step {version.step}{by}" if version.version else "as given"

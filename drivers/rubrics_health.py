@@ -17,6 +17,7 @@ from core.config_served import ServedModelConfig, WriterConfig
 from core.errors import ConfigError
 from core.evolution.health import CriterionHealth, disagreement, rubric_health, signs
 from core.evolution.rift import Label, RubricLabels
+from core.query import is_shared
 from core.records import JudgeRequest
 from core.rows import Row, criterion_row, verdict_from_row
 from core.rubric import Criterion, Rubric
@@ -69,10 +70,8 @@ class HealthOfRun:
         self._files = files
         self._queries = RunQueries(self.config)
         with open_log(files) as log:
-            self._histories, num_rubrics = _histories(log, rubric)
-        self.verdicts = read_verdicts(
-            files, self.config, self._queries, self._histories, num_rubrics
-        )
+            self._histories = _histories(log, rubric)
+        self.verdicts = read_verdicts(files, self.config, self._histories)
         self._healths = {i: self._health(i) for i in self._histories}
         self.rows = {
             i: _rubric_row(self._histories[i][-1].rubric, health)
@@ -176,7 +175,7 @@ class HealthOfRun:
         """The rubric's query, or some of those that share it."""
         graded = self.verdicts.graded[rubric_id]
         ids = list(dict.fromkeys(p.query_id for p in reversed(graded)))
-        if not ids and not rubric_id.startswith("task:"):
+        if not ids and not is_shared(rubric_id):
             ids = [rubric_id]
         return [self._queries.query(i).prompt_text for i in ids[:_MAX_PROMPTS]]
 
@@ -190,10 +189,10 @@ def _check(args: argparse.Namespace) -> None:
         )
 
 
-def _histories(log: RubricLog, rubric: str | None) -> tuple[Histories, int]:
+def _histories(log: RubricLog, rubric: str | None) -> Histories:
     ids = log.query_ids()
     chosen = ids if rubric is None and ids else [rubric_named(log, rubric)]
-    return {i: log.history(i) for i in chosen}, len(ids)
+    return {i: log.history(i) for i in chosen}
 
 
 def _read_kept(files: RunFiles) -> dict[str, Any]:

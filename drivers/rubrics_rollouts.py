@@ -1,12 +1,11 @@
 """What ``ratchet rubrics health`` reads of a run: verdicts by rubric, and single rollouts again.
 
-A row of ``rollouts/`` names its query; under a method with a rubric a task the run's data file says
-which task that is. Only verdicts are kept in memory; responses are read again for the few rollouts
-that a model is shown.
+Only verdicts are kept in memory; responses are read again for the few rollouts that a model is
+shown, and the run's data file only for their prompts.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from actors.rubric_log import RubricVersion
@@ -16,8 +15,9 @@ from core.errors import ConfigError
 from core.evolution.health import VerdictGroup
 from core.query import Query
 from core.records import Verdict
-from core.rows import Row, verdict_from_row
-from drivers.run_files import RunFiles
+from core.rows import Row, row_rubric_id, verdict_from_row
+from drivers.jsonl_files import read_rows
+from drivers.run_files import RunFiles, step_files
 
 Histories = Mapping[str, Sequence[RubricVersion]]
 
@@ -68,35 +68,20 @@ class RunQueries:
         return self._queries[query_id]
 
 
-def read_verdicts(
-    files: RunFiles, config: RunConfig, queries: RunQueries, histories: Histories, num_rubrics: int
-) -> RunVerdicts:
-    """Read the verdicts of the run on these rubrics; ``num_rubrics`` is how many the run has."""
+def read_verdicts(files: RunFiles, config: RunConfig, histories: Histories) -> RunVerdicts:
+    """Read the verdicts of the run on these rubrics."""
+    scope = rubric_scope(config.evolution)
     found = RunVerdicts()
     for step, rows in files.read_rollouts():
         found.last_step = max(found.last_step, step)
         groups: dict[tuple[str, int], list[Row]] = defaultdict(list)
         for row in rows:
             groups[row["query_id"], row["visit"]].append(row)
-        for (query_id, _), members in groups.items():
-            rubric_id = _rubric_of(query_id, config, queries, histories, num_rubrics)
+        for members in groups.values():
+            rubric_id = row_rubric_id(members[0], scope)
             if rubric_id in histories:
                 _add(found, rubric_id, step, members)
     return found
-
-
-def _rubric_of(
-    query_id: str,
-    config: RunConfig,
-    queries: RunQueries,
-    histories: Histories,
-    num_rubrics: int,
-) -> str:
-    if rubric_scope(config.evolution) == "query":
-        return query_id
-    if num_rubrics == 1:
-        return next(iter(histories))
-    return f"task:{queries.query(query_id).task}"
 
 
 def _add(found: RunVerdicts, rubric_id: str, step: int, rows: Sequence[Row]) -> None:
@@ -128,21 +113,12 @@ def read_places(files: RunFiles, places: Collection[Place]) -> dict[Place, Row]:
     wanted = {(p.step, p.query_id, p.visit, p.index): p for p in places}
     steps = {p.step for p in places}
     rows: dict[Place, Row] = {}
-    for step, found in _rows_of(files, steps):
-        for row in found:
+    for step, path in step_files(files.rollouts):
+        for row in read_rows(path) if step in steps else ():
             place = wanted.get((step, row["query_id"], row["visit"], row["index"]))
             if place is not None:
                 rows[place] = row
     return rows
-
-
-def _rows_of(files: RunFiles, steps: Collection[int]) -> Iterable[tuple[int, list[Row]]]:
-    from drivers.jsonl_files import read_rows
-    from drivers.run_files import step_files
-
-    for step, path in step_files(files.rollouts):
-        if step in steps:
-            yield step, list(read_rows(path))
 
 
 def spread(places: Sequence[Place], count: int) -> list[Place]:

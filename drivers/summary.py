@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.config import RunConfig
-from core.rows import Row, gold_value
+from core.rows import Row, gold_value, puts_in_veto
 from drivers.jsonl_files import read_rows
 from drivers.run_files import RunFiles
 
@@ -130,7 +130,7 @@ def edit_counts(events: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         "edits_chase": sum(e["branch"] == "chase" for e in accepted),
         "criteria_replaced": sum(e["branch"] == "replacement" for e in accepted),
         "edits_refused": sum(e["status"] == "refused" for e in events),
-        "resist_criteria": sum(e["new"]["kind"] == "resist" for e in accepted),
+        "resist_criteria": sum(map(puts_in_veto, events)),
     }
 
 

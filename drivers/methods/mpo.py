@@ -11,6 +11,7 @@ from core.config_evolution import MpoEvolution
 from core.errors import WriterReplyError
 from core.evolution.mpo import draw_seed, drawn_samples, mpo_evolution, mpo_steps
 from core.evolution.mpo_reply import read_analysis, read_merge, read_refinement
+from core.query import shared_id
 from core.records import Evolution, GradedGroup
 from core.rubric import Rubric
 from core.writer_requests import (
@@ -46,7 +47,7 @@ class Mpo(SharedRevision):
                 f"got no rollout of step {step} that is graded under version {rubric.version}, "
                 "wanted at least one"
             )
-        key = f"task:{task}"
+        key = shared_id(task)
         results = await gathered(self._refined(key, rubric, sample) for sample in samples)
         refinements = [r for r in results if isinstance(r, str)]
         failures = [str(r) for r in results if not isinstance(r, str)]

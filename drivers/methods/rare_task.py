@@ -20,6 +20,7 @@ from core.evolution.rare_task import (
 )
 from core.evolution.rare_task_prompt import shown_evidence
 from core.evolution.rare_task_reply import read_revision
+from core.query import shared_id
 from core.records import Evolution, GradedGroup
 from core.rubric import Rubric
 from core.writer_requests import TaskRevisionRequest
@@ -74,7 +75,7 @@ class RareTask(SharedRevision):
     ) -> tuple[TaskRevisionRequest, list[Representative]]:
         """Return what the writer is asked, and the representatives that it is shown."""
         request = TaskRevisionRequest(
-            query_id=f"task:{task}",
+            query_id=shared_id(task),
             task=task,
             step=step,
             rubric=rubric,

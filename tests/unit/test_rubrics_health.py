@@ -206,13 +206,14 @@ def test_data_that_is_gone_is_named_when_it_is_needed(
 def test_a_rubric_that_a_task_shares_counts_the_groups_of_all_its_queries(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    write_queries(tmp_path / "queries.jsonl", {"q1": "kind", "q2": "polite"})
     tree = example_config().model_dump(mode="json")
     tree["evolution"] = {"method": "static", "scope": "task"}
-    tree["data"]["train"] = str(tmp_path / "queries.jsonl")
     folder = RunFolder(tmp_path / "run")
     folder.begin(dump_config(type(example_config()).model_validate(tree)), 0)
-    queries = [example_query("q1"), example_query("q2")]
+    queries = [
+        example_query(query_id).model_copy(update={"task": task})
+        for query_id, task in (("q1", "kind"), ("q2", "polite"), ("q3", "kind"))
+    ]
     log = RubricLog(folder.rubrics)
     log.register({"task:kind": queries[0].rubric, "task:polite": queries[1].rubric})
     log.close()
@@ -221,7 +222,7 @@ def test_a_rubric_that_a_task_shares_counts_the_groups_of_all_its_queries(
         shown = queries if step == 1 else queries[:1]
         recorder.step(step, [example_group(q, q.rubric, step) for q in shown], {})
     rubrics = health(capsys, folder.files)
-    assert by_id(rubrics["task:kind"])["c0"]["visits"] == 2
+    assert by_id(rubrics["task:kind"])["c0"]["visits"] == 3
     assert by_id(rubrics["task:polite"])["c0"]["visits"] == 1
     assert set(health(capsys, folder.files, "--rubric", "polite")) == {"task:polite"}
 
