@@ -160,8 +160,8 @@ def _run(config: RunConfig, data: RunData, branch: Branch | None) -> int:
     if branch is None and not config.fresh:
         check_no_branch(folder.files)
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    model_folder = Path(resolve_model(config.policy.model)).expanduser()
-    problems = context_problems(config, model_folder) if model_folder.is_dir() else []
+    model_folder = Path(os.path.expanduser(resolve_model(config.policy.model)))
+    problems = context_problems(config, model_folder) if os.path.isdir(model_folder) else []
     if problems:
         raise ConfigError(problems[0])
     data = fitted_data(config, data, model_folder)
@@ -195,14 +195,18 @@ def _say_what_is_left_out(data: RunData) -> None:
 def _where_everything_is(folder: RunFolder) -> str:
     """Return the last lines of a finished run: what came out, and where it lies."""
     summary = json.loads(folder.files.summary.read_bytes())
+    is_short = summary["steps"] <= 5  # both means are of all its steps
 
     def change(name: str) -> str:
         first, last = summary[f"{name}_first5"], summary[f"{name}_last5"]
-        return "none" if first is None or last is None else f"{first:.3f} -> {last:.3f}"
+        if first is None or last is None:
+            return "none"
+        return f"{last:.3f}" if is_short else f"{first:.3f} -> {last:.3f}"
 
+    means = "Mean of its steps" if is_short else "Mean of the first and the last five steps"
     return (
-        f"Done: {summary['steps']} steps in {summary['wall_s']:.0f} s. Mean of the first and the "
-        f"last five steps: reward {change('reward')}, gold {change('gold')}.\n"
+        f"Done: {summary['steps']} steps in {summary['wall_s']:.0f} s. {means}: "
+        f"reward {change('reward')}, gold {change('gold')}.\n"
         f"  report    {folder.files.report}\n"
         f"  policy    {folder.policy} (a Hugging Face folder)\n"
         f"  rubrics   {folder.rubrics}, edits in events.jsonl, rollouts/, metrics.jsonl beside it\n"
