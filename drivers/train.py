@@ -203,6 +203,11 @@ def _where_everything_is(folder: RunFolder) -> str:
             return "none"
         return f"{last:.3f}" if is_short else f"{first:.3f} -> {last:.3f}"
 
+    claims = (
+        ""
+        if summary["method"] != "static" and summary["steps"] >= 10
+        else (" (a gain and a veto are claimed of ten steps or more whose rubric evolves)")
+    )
     means = "Mean of its steps" if is_short else "Mean of the first and the last five steps"
     return (
         f"Done: {summary['steps']} steps in {summary['wall_s']:.0f} s. {means}: "
@@ -210,7 +215,8 @@ def _where_everything_is(folder: RunFolder) -> str:
         f"  report    {folder.files.report}\n"
         f"  policy    {folder.policy} (a Hugging Face folder)\n"
         f"  rubrics   {folder.rubrics}, edits in events.jsonl, rollouts/, metrics.jsonl beside it\n"
-        f"Check it from its files: {sys.executable} -m drivers.report {folder.path} --check\n"
+        f"Check it from its files: {sys.executable} -m drivers.report {folder.path} --check"
+        f"{claims}\n"
     )
 
 
