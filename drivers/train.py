@@ -206,7 +206,7 @@ def _where_everything_is(folder: RunFolder) -> str:
     claims = (
         ""
         if summary["method"] != "static" and summary["steps"] >= 10
-        else (" (a gain and a veto are claimed of ten steps or more whose rubric evolves)")
+        else " (a gain and a veto are claimed of ten steps or more whose rubric evolves)"
     )
     means = "Mean of its steps" if is_short else "Mean of the first and the last five steps"
     return (
