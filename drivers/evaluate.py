@@ -13,7 +13,8 @@ from core.query import Query
 from core.records import Draw, ScoredGroup
 from core.reward import gold_score
 from core.rubric import Rubric
-from drivers.grading import Grader, gathered
+from drivers.gathered import gathered
+from drivers.grading import Grader
 from drivers.ports import JudgeClient, RolloutPool, Store
 
 

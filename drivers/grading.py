@@ -10,9 +10,9 @@ their own, so that they cannot colour the judge's view of the rubric.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from core.config import SamplingConfig
 from core.query import Query
@@ -27,10 +27,9 @@ from core.records import (
 )
 from core.rubric import Criterion, Rubric
 from drivers.cached_judge import CachedJudge
+from drivers.gathered import gathered
 from drivers.ports import JudgeClient, RolloutPool, Store
 from drivers.queries import sampling_seed
-
-T = TypeVar("T")
 
 PinRubric = Callable[[Draw], Awaitable[Rubric]]
 
@@ -204,13 +203,3 @@ class _Pin:
             if self._rubric is None:
                 self._rubric = await self._pin_rubric(self._draw)
             return self._rubric
-
-
-async def gathered(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all; when one raises, cancel the others and raise its error as it is."""
-    tasks = [asyncio.ensure_future(c) for c in coroutines]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()

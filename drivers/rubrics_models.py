@@ -7,9 +7,9 @@ failure with its reason and is never a score or a label.
 """
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from core.errors import ConfigError
 from core.evolution.rift import RubricLabels, label_prompt, label_schema, read_labels, unlabelled
 from core.records import JudgeRequest, Verdict
 from core.rubric import Rubric
+from drivers.gathered import gathered
 from drivers.packaged_model import resolve_model
 from serve.backends.base import CompletionBackend, CompletionRequest, read_api_key
 from serve.judge import Judge
@@ -114,14 +115,15 @@ async def _label(config: ServedModelConfig, rubrics: Sequence[Unlabelled]) -> li
         return await _all(rubrics, one, config.max_concurrency, "rubrics")
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def _backend(config: ServedModelConfig) -> AsyncIterator[CompletionBackend | None]:
     backend = await _start(config)
     try:
         yield backend
     finally:
         if backend is not None:
-            await asyncio.wait_for(backend.close(), _CLOSE_S)
+            with contextlib.suppress(TimeoutError):  # the process ends soon, and the replies are in
+                await asyncio.wait_for(backend.close(), _CLOSE_S)
 
 
 async def _start(config: ServedModelConfig) -> CompletionBackend | None:
@@ -130,8 +132,9 @@ async def _start(config: ServedModelConfig) -> CompletionBackend | None:
     if config.backend == "vllm":
         from serve.backends.vllm import start_vllm_backend
 
-        found = config.model_copy(update={"model": resolve_model(config.model)})
-        return await asyncio.wait_for(start_vllm_backend(found), config.start_timeout_s)
+        return await start_vllm_backend(
+            config.model_copy(update={"model": resolve_model(config.model)})
+        )
     key: SecretStr = read_api_key(config)
     from serve.backends.openai import OpenAIBackend
     from serve.limits import CallLimiter, CallSlots, endpoint_of
@@ -154,13 +157,9 @@ async def _all(
         return result
 
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(item)) for item in items]
-    except BaseExceptionGroup as error:
-        raise error.exceptions[0] from None
+        return await gathered(one(item) for item in items)
     finally:
         bar.close()
-    return [t.result() for t in tasks]
 
 
 def _of(config: ServedModelConfig) -> str:

@@ -24,6 +24,7 @@ from drivers.checkpoint import (
 )
 from drivers.config_file import dump_config
 from drivers.evaluate import Evaluator
+from drivers.gathered import first_error
 from drivers.live_metrics import LiveMetrics, live_metrics
 from drivers.loop import Position, TrainLoop
 from drivers.past_groups import past_groups
@@ -79,7 +80,7 @@ class Run:
         try:
             end = await self._train_on_parts(found)
         except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
+            raise first_error(group) from None
         if end.step < config.loop.steps:
             log.info("stopped after step %d; the same command goes on from there", end.step)
             return False

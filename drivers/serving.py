@@ -24,6 +24,7 @@ from pydantic import SecretStr
 from core.config import RunConfig
 from core.config_served import ServedModelConfig
 from core.errors import RunStopped
+from drivers.gathered import first_error
 from drivers.packaged_model import resolve_model
 from drivers.replica_count import ReplicaCount
 from drivers.served_clients import ServedJudge, ServedWriter, Watch
@@ -70,12 +71,14 @@ async def start_serving(config: RunConfig, spending: Spending | None = None) -> 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)  # its own log files have the rest
 
     await _in_thread("start", functools.partial(serve.start, proxy_location="Disabled"))
-    judge, writer, reference = await asyncio.gather(
-        start_judge(config, spending),
-        start_writer(config, spending),
-        start_reference_judge(config, spending),
-    )
-    return Served(judge=judge, writer=writer, reference=reference)
+    try:
+        async with asyncio.TaskGroup() as starting:  # one that fails ends the others' starts
+            judge = starting.create_task(start_judge(config, spending))
+            writer = starting.create_task(start_writer(config, spending))
+            reference = starting.create_task(start_reference_judge(config, spending))
+    except BaseExceptionGroup as group:
+        raise first_error(group) from None
+    return Served(judge=judge.result(), writer=writer.result(), reference=reference.result())
 
 
 async def start_judge(config: RunConfig, spending: Spending | None = None) -> ServedJudge:

@@ -20,7 +20,7 @@ from core.writer_requests import (
     MetaRefineRequest,
     ScoredSample,
 )
-from drivers.grading import gathered
+from drivers.gathered import gathered
 from drivers.methods.desk import EditDesk
 from drivers.methods.shared_revision import NoRevision, SharedRevision
 

@@ -25,7 +25,7 @@ from core.evolution.online_rubrics import (
 from core.query import Query
 from core.records import Draw, Evolution, GenerateRequest, Rollout, UngradedGroup
 from core.rubric import Rubric
-from drivers.grading import gathered
+from drivers.gathered import gathered
 from drivers.methods.base import Method
 from drivers.methods.desk import EditDesk, EditIsLate, origin_of
 from drivers.ports import RolloutPool

@@ -24,7 +24,7 @@ from core.query import shared_id
 from core.records import Evolution, GradedGroup
 from core.rubric import Rubric
 from core.writer_requests import TaskRevisionRequest
-from drivers.grading import gathered
+from drivers.gathered import gathered
 from drivers.methods.desk import EditDesk
 from drivers.methods.shared_revision import NoRevision, SharedRevision
 

@@ -28,13 +28,12 @@ def run(tmp_path: Path) -> RunFiles:
     return files
 
 
-def write_queries(path: Path, tasks: Mapping[str, str] = {}) -> None:
+def write_queries(path: Path) -> None:
     rows = [
         {
             "id": query_id,
             "messages": [{"role": "user", "content": f"Say something kind, {query_id}."}],
             "rubric": [{"id": "c0", "text": "It says 'great'."}],
-            **({"task": tasks[query_id]} if query_id in tasks else {}),
         }
         for query_id in ("q1", "q2")
     ]

@@ -1,5 +1,6 @@
 """Waits for Ray Serve and for a cluster end, and say who waited for what. No Ray is started."""
 
+import asyncio
 import logging
 import time
 
@@ -33,6 +34,32 @@ async def test_serving_that_cannot_be_ended_does_not_hide_how_the_run_ended(
         await run_parts._end_serving("mine")
     assert "judge and writer of mine may still run" in caplog.text
     assert "the driver waited 180 s" in caplog.text
+
+
+async def test_a_part_that_cannot_start_ends_the_start_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[str] = []
+
+    async def endless(*_: object) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("judge")
+
+    async def broken(*_: object) -> None:
+        await asyncio.sleep(0)
+        raise ConfigError("got no key")
+
+    async def at_once(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(serving, "_in_thread", at_once)
+    monkeypatch.setattr(serving, "start_judge", endless)
+    monkeypatch.setattr(serving, "start_writer", broken)
+    with pytest.raises(ConfigError, match="got no key"):
+        await serving.start_serving(make_config())
+    assert ended == ["judge"]
 
 
 def test_an_address_without_a_cluster_is_a_persons_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
