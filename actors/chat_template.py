@@ -4,6 +4,7 @@ The template is the model's own, or what the config gives: Jinja text, or a file
 Importable without torch, vLLM or Ray.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,11 @@ def read_chat_template(given: str) -> str:
     """
     if "{" in given or "\n" in given:
         return given
-    path = Path(given).expanduser()
-    if not path.is_file():
+    path = Path(os.path.expanduser(given))
+    if not os.path.isfile(path):  # pathlib's raises for a name that no file can have
         raise ConfigError(
-            f"got policy.chat_template={given!r}, wanted a Jinja template or an existing file that "
-            "holds one: correct the path, or write the template into the config"
+            f"got policy.chat_template={given[:200]!r}, wanted a Jinja template or an "
+            "existing file that holds one: correct the path, or write the template into the config"
         )
     try:
         return path.read_text(encoding="utf-8")

@@ -8,12 +8,14 @@ shape changed, since the stream would not go on where it stopped.
 
 import json
 import logging
+import math
 import os
 import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from core.config import RunConfig
 from core.errors import ConfigError
@@ -116,18 +118,30 @@ def read_checkpoint(folder: Path, *, remedy: str) -> Checkpoint:
     path = folder / _POSITION_FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        position = content["position"]
+        position = _position(content["position"])
+        wall_s = float(content["wall_s"])
         return Checkpoint(
             folder=folder,
-            position=Position(**position | {"untrained": tuple(position["untrained"])}),
+            position=position,
             identity=Identity(**content["identity"]),
-            wall_s=float(content["wall_s"]),
+            wall_s=wall_s if math.isfinite(wall_s) else 0.0,
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"got {path}, which cannot be read ({error!r}), wanted what this version writes: "
             f"{remedy}"
         ) from error
+
+
+def _position(found: dict[str, Any]) -> Position:
+    """Return a position of whole numbers; TypeError for any other."""
+    position = Position(
+        step=found["step"], next_draw=found["next_draw"], untrained=tuple(found["untrained"])
+    )
+    for number in (position.step, position.next_draw, *position.untrained):
+        if type(number) is not int or number < 0:
+            raise TypeError(f"{number!r:.40} is no number of a step or draw")
+    return position
 
 
 def identity_of(config: RunConfig, data_fingerprint: str) -> Identity:

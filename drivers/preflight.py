@@ -68,13 +68,14 @@ def _policy_problems(config: RunConfig) -> list[str]:
             return [str(error)]
         unpacked = unpacked_folder()
         return context_problems(config, unpacked) if unpacked else []
-    folder = Path(model)
-    is_path = model.startswith((".", "/", "~")) or folder.is_dir()
+    # os.path says no to names that no folder can have; pathlib raises.
+    folder = Path(os.path.expanduser(model))
+    is_path = model.startswith((".", "/", "~")) or os.path.isdir(folder)
     if not is_path:
         return []  # a hub name: only the hub knows
-    if not (folder.expanduser() / "config.json").is_file():
-        return [f"got policy.model={model}, wanted a Hugging Face folder with a config.json"]
-    return context_problems(config, folder.expanduser())
+    if not os.path.isfile(folder / "config.json"):
+        return [f"got policy.model={model:.200}, wanted a Hugging Face folder with a config.json"]
+    return context_problems(config, folder)
 
 
 def context_problems(config: RunConfig, folder: Path) -> list[str]:
@@ -230,11 +231,11 @@ def _served_problems(part: str, config: ServedModelConfig) -> list[str]:
             return [f"{part}.model: {error}"]
     is_path = config.model.startswith((".", "/", "~"))
     folder = unpacked_folder() if config.model.startswith(PREFIX) else Path(config.model)
-    if folder is None or not (is_path or folder.is_dir()):
+    if folder is None or not (is_path or os.path.isdir(folder)):
         return []
-    folder = folder.expanduser()
-    if not (folder / "config.json").is_file():
-        return [f"got {part}.model={config.model}, wanted a Hugging Face folder"]
+    folder = Path(os.path.expanduser(folder))
+    if not os.path.isfile(folder / "config.json"):
+        return [f"got {part}.model={config.model:.200}, wanted a Hugging Face folder"]
     return _over_context(
         f"{part}.max_model_len", config.max_model_len, folder, f"{part}.max_tokens"
     )

@@ -63,7 +63,8 @@ def roll_back(
             return Done(lines=_rolled_back_lines(log, current, target.version, commit))
     raise RunStopped(
         f"got another version of rubric {rubric_id[:80]!r} at each of {_MAX_TRIES} tries, wanted "
-        "one that stays for a moment: the run commits without pause, so try again when it has stopped"
+        "one that stays for a moment: the run commits without pause, so try again when it has "
+        "stopped"
     )
 
 

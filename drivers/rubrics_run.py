@@ -7,6 +7,7 @@ change is one transaction, so neither can lose the other's.
 """
 
 import difflib
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,15 +27,16 @@ def find_run(name: str) -> RunFiles:
     if "\0" in name:
         raise ConfigError(f"got {name!r}, wanted a run's folder or name")
     root = runs_root()
-    for folder in (Path(name).expanduser(), root / name):
-        if (folder / "rubrics.sqlite").is_file():
+    # os.path says no to names that no folder can have; pathlib raises.
+    for folder in (Path(os.path.expanduser(name)), root / name):
+        if os.path.isfile(folder / "rubrics.sqlite"):
             return RunFiles(folder)
-    if Path(name).is_dir():
+    if os.path.isdir(name):
         raise ConfigError(f"got {name} without rubrics.sqlite, wanted a run's folder")
     known = sorted(p.parent.name for p in root.glob("*/rubrics.sqlite"))
     raise ConfigError(
-        f"got the run {name!r}, which is neither a run's folder nor a run in {root}, wanted one"
-        + _nearest(Path(name).name, known)
+        f"got the run {name[:200]!r}, which is neither a run's folder nor a run in {root}, "
+        "wanted one" + _nearest(Path(name).name, known)
     )
 
 

@@ -129,6 +129,7 @@ def edits_lock(path: Path, timeout_s: float = _EDITS_TIMEOUT_S) -> Iterator[None
 
 def _taken(path: Path) -> int | None:
     """Return the locked file's descriptor, None while another process has it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

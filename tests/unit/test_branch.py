@@ -1,5 +1,6 @@
 """A branch from a checkpoint: which rubric it freezes, what it shares, what it refuses."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -240,18 +241,21 @@ async def test_a_branch_is_finished_at_its_last_step_counted_from_the_source(
         ("source/checkpoints", "a folder without position.json"),
         ("source/checkpoints/cut", "a folder without position.json"),
         ("empty", "a run without a whole checkpoint"),
+        ("circle", "cannot be looked at"),
+        ("n" * 5000, "cannot be looked at"),
     ],
 )
 async def test_what_is_no_checkpoint_is_refused(tmp_path: Path, place: str, message: str) -> None:
     source = await a_source(tmp_path)
     (source.run / "checkpoints" / "cut").mkdir()
     (tmp_path / "empty" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
     with pytest.raises(ConfigError, match=message) as caught:
         source.find("0", place=tmp_path / place)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("asked", ["-1", "1.0", "newest", "", "v1"])
+@pytest.mark.parametrize("asked", ["-1", "1.0", "newest", "", "v1", "9" * 5000])
 async def test_a_version_that_is_none_is_refused(tmp_path: Path, asked: str) -> None:
     source = await a_source(tmp_path)
     with pytest.raises(ConfigError, match="wanted a version number, `checkpoint`"):
@@ -315,3 +319,53 @@ async def test_a_damaged_record_or_position_is_refused(tmp_path: Path) -> None:
     (source.checkpoint / "position.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"position.json, which cannot be read .* take another"):
         source.find("latest", name="second")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"asked": []},
+        {"asked": {}},
+        {"source": 5},
+        {"checkpoint": None},
+        {"step": "three"},
+        {"rubrics": None},
+        {"rubrics": {"q0": 5}},
+        {"rubrics": {"q0": {"version": -3, "digest": "d"}}},
+    ],
+)
+async def test_a_record_of_another_shape_is_refused(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    source = await a_source(tmp_path)
+    files = await begun(source)
+    files.branch.write_text(json.dumps(json.loads(files.branch.read_text()) | change))
+    with pytest.raises(ConfigError, match=r"branch.json, which cannot be read"):
+        source.find("latest")
+    with pytest.raises(ConfigError, match=r"branch.json, which cannot be read"):
+        check_no_branch(files)
+
+
+@pytest.mark.parametrize(
+    "change", [{"step": "x"}, {"step": -4}, {"step": 3.5}, {"untrained": "ab"}, {"next_draw": None}]
+)
+async def test_a_position_that_is_none_is_refused(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    source = await a_source(tmp_path)
+    path = source.checkpoint / "position.json"
+    content = json.loads(path.read_text())
+    content["position"] |= change
+    path.write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match=r"position.json, which cannot be read"):
+        source.find("latest")
+
+
+async def test_a_checkpoint_that_lost_a_part_is_refused_by_its_own_name(tmp_path: Path) -> None:
+    source = await a_source(tmp_path)
+    (source.checkpoint / "store" / "rubrics.sqlite").write_bytes(b"no database" * 500)
+    with pytest.raises(ConfigError, match=r"step_00003/store/rubrics\.sqlite"):
+        source.frozen("checkpoint")
+    shutil.rmtree(source.checkpoint / "learner")
+    with pytest.raises(ConfigError, match="step_00003 is without its learner"):
+        source.find("latest")
