@@ -323,11 +323,14 @@ def _at(history: list[Rubric], version: int) -> Rubric:
 
 def _versions(path: Path, ids: list[str], *, must_have: bool = True) -> dict[str, list[Rubric]]:
     """Return all versions of these rubrics, oldest first, from a copy of the file."""
-    with (
-        tempfile.TemporaryDirectory(prefix="ratchet-branch-") as folder,
-        closing(RubricLog(_copied(path, Path(folder)), is_read_only=True)) as log,
-    ):
-        found = {name: [v.rubric for v in log.history(name)] for name in ids}
+    with tempfile.TemporaryDirectory(prefix="ratchet-branch-") as folder:
+        copy = _copied(path, Path(folder))
+        try:
+            log = RubricLog(copy, is_read_only=True)
+        except ConfigError as error:  # a person knows the file, not its copy
+            raise ConfigError(str(error).replace(str(copy), str(path))) from None
+        with closing(log):
+            found = {name: [v.rubric for v in log.history(name)] for name in ids}
     absent = [name for name, versions in found.items() if not versions]
     if absent and must_have:
         raise ConfigError(
