@@ -6,25 +6,12 @@ the run's claims; exit code 0 when all hold, 1 when one does not, 2 for a folder
 """
 
 import argparse
-import sqlite3
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.errors import ConfigError
+from drivers.reading_command import exit_code
 from drivers.run_files import RunFiles
-
-_BROKEN = (
-    LookupError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    RecursionError,
-    sqlite3.DatabaseError,
-)
-"""What reading a record of another shape raises, wherever in it the wrong part stands."""
-
-_MAX_SHOWN = 400
 
 EXAMPLES = """examples:
   python -m drivers.report runs/quickstart                  write report.html and report.png
@@ -51,31 +38,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     args = _parser().parse_args(argv)
     files = RunFiles(args.run_dir)
-    try:
-        if args.check:
-            return _check(files, args.min_gain)
-        sys.stdout.write(f"{write_report(files)}\n")
-    except ConfigError as error:
-        sys.stderr.write(f"error: {_one_line(error)}\n")
-        return 2
-    except OSError as error:
-        sys.stderr.write(
-            f"error: got {error.strerror} ({error.filename}), wanted a run's folder that can be "
-            "read, and written without --check\n"
-        )
-        return 2
-    except _BROKEN as error:
-        sys.stderr.write(
-            f"error: got a record in {files.folder} that is not a run's "
-            f"({type(error).__name__}: {_one_line(error)}), wanted the files that drivers.train "
-            "writes\n"
-        )
-        return 2
+    if args.check:
+        return exit_code(lambda: _check(files, args.min_gain), args.run_dir)
+    return exit_code(lambda: _write(files), args.run_dir)
+
+
+def _write(files: RunFiles) -> int:
+    sys.stdout.write(f"{write_report(files)}\n")
     return 0
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:_MAX_SHOWN]
 
 
 def _check(files: RunFiles, min_gain: float) -> int:

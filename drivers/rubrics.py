@@ -7,54 +7,20 @@ done, 1 when something could not be, 2 for bad input.
 """
 
 import argparse
-import io
 import json
-import os
-import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from core.errors import ConfigError, RunStopped
+from drivers.reading_command import exit_code
 from drivers.rubrics_parser import parsed
 from drivers.rubrics_run import find_run, open_log, rubric_named
-from drivers.rubrics_text import shown
-
-_BROKEN = (LookupError, TypeError, ValueError, AttributeError, AssertionError, RecursionError)
-"""What reading a record of another shape raises, wherever in it the wrong part stands."""
-
-_MAX_SHOWN = 400
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     args = parsed(arguments)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
-    try:
-        return _COMMANDS[args.command](args)
-    except ConfigError as error:
-        return _end(2, f"error: {error}")
-    except (RunStopped, TimeoutError) as error:
-        return _end(1, f"stopped: {error}")
-    except BrokenPipeError:  # the reader has seen enough, as `head` has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except sqlite3.DatabaseError as error:
-        return _end(1, f"stopped: got {error} from SQLite, wanted a whole rubrics.sqlite")
-    except _BROKEN as error:
-        what = f"got a record in {args.run} that is not a run's ({type(error).__name__}: {error})"
-        return _end(2, f"error: {what[:_MAX_SHOWN]}, wanted the files that drivers.train writes")
-    except OSError as error:
-        what = f"got {error.strerror} ({error.filename or 'while writing'})"
-        return _end(1, f"stopped: {what}, wanted a run's folder that can be read and written")
-    except KeyboardInterrupt:
-        return 130
-
-
-def _end(code: int, message: str) -> int:
-    sys.stderr.write(shown(message) + "\n")
-    return code
+    return exit_code(lambda: _COMMANDS[args.command](args), args.run)
 
 
 def _write(lines: Sequence[str]) -> None:
