@@ -14,6 +14,7 @@ from core.advantage import is_flat
 from core.evolution.rare import saturated_ids
 from core.records import FailureKind, GradedGroup, RubricEdit, ScoredGroup, ScoredRollout
 from core.reward import gold_score
+from core.rubric import Rubric
 from core.staleness import policy_age
 
 
@@ -164,8 +165,11 @@ def step_metrics(
 
 def saturation_counts(group: GradedGroup) -> tuple[int, int]:
     """Return how many criteria of a group are saturated, and how many could be ([llm] ones)."""
-    saturable = sum(not c.is_resist for c in group.rubric.criteria)
-    return len(saturated_ids(group.rubric, group.rollouts)), saturable
+    return len(saturated_ids(group.rubric, group.rollouts)), _num_saturable(group.rubric)
+
+
+def _num_saturable(rubric: Rubric) -> int:
+    return sum(not c.is_resist and not c.is_penalty for c in rubric.criteria)
 
 
 def stats(name: str, values: Iterable[float]) -> dict[str, float]:
@@ -242,7 +246,7 @@ def _rubric_metrics(groups: Sequence[ScoredGroup], counts: StepCounts) -> dict[s
     graded = [r for g in groups for r in _graded(g)]
     saturated, saturable = counts.num_saturated, counts.num_saturable
     if not saturable:
-        saturable = sum(not c.is_resist for g in groups for c in g.rubric.criteria)
+        saturable = sum(_num_saturable(g.rubric) for g in groups)
         saturated = sum(
             len(saturated_ids(g.rubric, [r.graded for r in g.rollouts])) for g in groups
         )

@@ -41,7 +41,8 @@ class CriterionHealth:
     discrimination: float | None
     """Population deviation of its scores in a group, mean over groups with two scores or more."""
     rest_correlation: float | None
-    """Pearson correlation of its score with the reward of the rest of the rubric, within groups."""
+    """Pearson correlation of what its score adds to the reward (of a penalty: takes away) with the
+    reward of the rest of the rubric, within groups."""
     full_rate: float | None
     """Share of its scores that are full."""
     all_full_rate: float | None
@@ -141,12 +142,13 @@ def _rest_correlation(
     """Correlate deviations from the group's means, so that easy and hard queries do not count."""
     xs: list[float] = []
     ys: list[float] = []
+    sign = -1.0 if criterion.is_penalty else 1.0
     for group in groups:
         rest = _without(criterion, versions[group.version])
         if rest is None:
             continue
         pairs = [
-            (v.score / v.max, reward)
+            (sign * v.score / v.max, reward)
             for r in group.rollouts
             if (v := r.get(criterion.id)) is not None
             and v.score is not None
@@ -225,7 +227,10 @@ _NEARLY_ALL = 0.9
 
 
 def signs(health: CriterionHealth) -> tuple[Sign, ...]:
-    """Return what about a criterion deserves a look; a rule of thumb, no verdict."""
+    """Return what about a criterion deserves a look; a rule of thumb, no verdict.
+
+    A limit that no rollout breaks does its work: a [Resist] all pass, a penalty none earns.
+    """
     found: list[Sign] = []
     if health.age_visits >= MIN_VISITS and health.visits == 0:
         found.append("never_scored")
@@ -233,11 +238,12 @@ def signs(health: CriterionHealth) -> tuple[Sign, ...]:
         found.append("fails")
     if health.visits < MIN_VISITS:
         return tuple(found)
-    if (health.all_full_rate or 0.0) >= _NEARLY_ALL and not health.criterion.is_resist:
+    is_resist, is_penalty = health.criterion.is_resist, health.criterion.is_penalty
+    if (health.all_full_rate or 0.0) >= _NEARLY_ALL and not is_resist:
         found.append("always_full")
-    elif (health.all_zero_rate or 0.0) >= _NEARLY_ALL:
+    elif (health.all_zero_rate or 0.0) >= _NEARLY_ALL and not is_penalty:
         found.append("always_zero")
-    elif health.discrimination == 0 and not health.criterion.is_resist:
+    elif health.discrimination == 0 and not (is_resist or is_penalty):
         found.append("flat")
     error = _STANDARD_ERRORS / math.sqrt(health.num_scores)
     if (health.rest_correlation or 0.0) < min(_AGAINST, -error):

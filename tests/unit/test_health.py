@@ -167,7 +167,16 @@ def test_what_stands_out_is_named():
     assert signs(many(VETO, (1, 1), (1, 1), (1, 1))) == ()  # a veto that nobody earns is no fault
 
 
-def against(num_groups: int) -> CriterionHealth:
+def test_a_penalty_works_where_it_takes_away_from_what_the_rest_rewards_less():
+    penalty = C1.model_copy(update={"weight": -1.0})
+    h = against(5, penalty)
+    assert h.rest_correlation == pytest.approx(1)
+    assert signs(h) == ()
+    assert signs(many(penalty, (0, 0), (0, 0), (0, 0))) == ()  # a flaw that nobody has
+    assert signs(many(penalty, (1, 1), (1, 1), (1, 1))) == ("always_full",)
+
+
+def against(num_groups: int, first: Criterion = C1) -> CriterionHealth:
     """In each group the criterion is met exactly by the rollout that fails the rest."""
     groups = [
         VerdictGroup(
@@ -175,7 +184,8 @@ def against(num_groups: int) -> CriterionHealth:
         )
         for s in range(num_groups)
     ]
-    return rubric_health([V0], {0: 0}, groups, RewardConfig(), last_step=num_groups)[0]
+    rubric = V0.model_copy(update={"criteria": (first, *V0.criteria[1:])})
+    return rubric_health([rubric], {0: 0}, groups, RewardConfig(), last_step=num_groups)[0]
 
 
 def test_a_correlation_counts_only_with_enough_scores():
