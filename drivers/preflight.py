@@ -6,13 +6,11 @@ exit code 2 on the first, ``--dry-run`` prints them all.
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from actors.chat_template import policy_tokenizer, prompt_token_ids, read_chat_template
+from actors.chat_template import read_chat_template
 from core.config import RunConfig
 from core.config_evolution import RareEvolution
 from core.config_served import ServedModelConfig
@@ -21,8 +19,11 @@ from core.query import Query
 from core.rubric import Criterion
 from core.rules.verifiers import check_rule, is_decidable
 from drivers.packaged_model import PREFIX, check_packaged, find_gguf, unpacked_folder
-from drivers.run_data import RunData, check_enough, with_queries
+from drivers.run_data import RunData
 from drivers.runs_root import runs_root
+
+_POLICY_ALSO = "sampling.max_new_tokens"
+"""What to lower with ``policy.max_model_len``."""
 
 
 def missing(config: RunConfig, data: RunData) -> list[str]:
@@ -59,116 +60,47 @@ def _folder_problems(config: RunConfig) -> list[str]:
 
 
 def _policy_problems(config: RunConfig) -> list[str]:
-    model = config.policy.model
+    policy = config.policy
+    return _model_problems("policy", policy.model, policy.max_model_len, _POLICY_ALSO)
+
+
+def _model_problems(part: str, model: str, max_model_len: int, also: str) -> list[str]:
+    """Say what is wrong with a packaged model or a folder; of its own names only the hub knows."""
     if model.startswith(PREFIX):
         try:
             check_packaged(model)
             find_gguf()
         except ConfigError as error:
-            return [str(error)]
+            return [f"{part}.model: {error}"]
         unpacked = unpacked_folder()
-        return context_problems(config, unpacked) if unpacked else []
+        return _over_context(part, max_model_len, unpacked, also) if unpacked else []
     # os.path says no to names that no folder can have; pathlib raises.
     folder = Path(os.path.expanduser(model))
-    is_path = model.startswith((".", "/", "~")) or os.path.isdir(folder)
-    if not is_path:
-        return []  # a hub name: only the hub knows
+    if not (model.startswith((".", "/", "~")) or os.path.isdir(folder)):
+        return []
     if not os.path.isfile(folder / "config.json"):
-        return [f"got policy.model={model:.200}, wanted a Hugging Face folder with a config.json"]
-    return context_problems(config, folder)
+        return [f"got {part}.model={model:.200}, wanted a Hugging Face folder with a config.json"]
+    return _over_context(part, max_model_len, folder, also)
 
 
 def context_problems(config: RunConfig, folder: Path) -> list[str]:
-    """Return what is wrong with the configured lengths for the model in ``folder``."""
-    return _over_context(
-        "policy.max_model_len", config.policy.max_model_len, folder, "sampling.max_new_tokens"
-    )
+    """Return what is wrong with the configured lengths for the policy's model in ``folder``."""
+    return _over_context("policy", config.policy.max_model_len, folder, _POLICY_ALSO)
 
 
-def _over_context(key: str, wanted: int, folder: Path, also: str) -> list[str]:
-    path = folder / "config.json"
+def _over_context(part: str, max_model_len: int, folder: Path, also: str) -> list[str]:
+    key, path = f"{part}.max_model_len", folder / "config.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         context = content.get("max_position_embeddings")
     except (OSError, ValueError, AttributeError) as error:
         return [f"got {path}, which cannot be read ({error}), wanted a model's config.json"]
-    if isinstance(context, int) and wanted > context:
+    if isinstance(context, int) and max_model_len > context:
         return [
-            f"got {key}={wanted}, wanted at most the model's context of {context}: "
+            f"got {key}={max_model_len}, wanted at most the model's context of {context}: "
             f"lower {key} (and {also})"
         ]
     return []
-
-
-def fitted_data(config: RunConfig, data: RunData, folder: Path) -> RunData:
-    """Return the data without prompts over ``data.max_prompt_tokens``, if they may be left out.
-
-    Raises ConfigError for a prompt that is too long, or that leaves no room for its response.
-    ``folder`` is the model's, or the name that the hub knows it by.
-    """
-    limit = config.data.max_prompt_tokens
-    policy = config.policy
-    tokenizer = policy_tokenizer(
-        str(folder),
-        trust_remote_code=policy.trust_remote_code,
-        chat_template=policy.chat_template,
-    )
-    train = _prompt_lengths(tokenizer, data.train)
-    if limit is not None:
-        over = {name: length for name, length in train.items() if length > limit}
-        if over and config.data.overlong_prompt == "error":
-            raise ConfigError(
-                f"{_longest(over)}, wanted at most data.max_prompt_tokens={limit}: shorten the "
-                "prompt, raise the limit, or set data.overlong_prompt=skip"
-            )
-        if over:
-            data = replace(
-                with_queries(config, data, [q for q in data.train if q.id not in over]),
-                num_overlong=len(over),
-            )
-            check_enough(
-                config,
-                len(data.train),
-                f" ({len(over)} have prompts over data.max_prompt_tokens={limit})",
-            )
-            kept = {q.id for q in data.train}
-            train = {name: length for name, length in train.items() if name in kept}
-    held_out = _prompt_lengths(tokenizer, data.eval)
-    problem = _room_problem(config, train) or _room_problem(config, held_out)
-    if problem:
-        raise ConfigError(problem)
-    return data
-
-
-def _prompt_lengths(tokenizer: Any, queries: Sequence[Query]) -> dict[str, int]:
-    """Return the tokens of each query's prompt as the policy is given it."""
-    lengths: dict[str, int] = {}
-    for query in queries:
-        try:
-            lengths[query.id] = len(prompt_token_ids(tokenizer, query.messages))
-        except ConfigError as error:
-            raise ConfigError(f"query {query.id[:80]!r}: {error}") from error
-    return lengths
-
-
-def _longest(lengths: Mapping[str, int]) -> str:
-    length, name = max((length, name) for name, length in lengths.items())
-    return (
-        f"query {name[:80]!r}: got a prompt of {length} tokens ({len(lengths)} such queries in all)"
-    )
-
-
-def _room_problem(config: RunConfig, lengths: Mapping[str, int]) -> str:
-    """Return a sentence for the longest prompt that leaves no room for its response."""
-    policy, room = config.policy, config.policy.max_model_len - config.sampling.max_new_tokens
-    over = {name: length for name, length in lengths.items() if length > room}
-    if not over:
-        return ""
-    return (
-        f"{_longest(over)}, wanted at most {room} (policy.max_model_len {policy.max_model_len} "
-        f"minus sampling.max_new_tokens {config.sampling.max_new_tokens}): shorten the prompt, "
-        "raise the first or lower the second"
-    )
 
 
 def _template_problems(config: RunConfig) -> list[str]:
@@ -224,21 +156,7 @@ def _served_problems(part: str, config: ServedModelConfig) -> list[str]:
         ]
     if config.backend != "vllm":
         return []
-    if config.model.startswith(PREFIX):
-        try:
-            check_packaged(config.model)
-        except ConfigError as error:
-            return [f"{part}.model: {error}"]
-    is_path = config.model.startswith((".", "/", "~"))
-    folder = unpacked_folder() if config.model.startswith(PREFIX) else Path(config.model)
-    if folder is None or not (is_path or os.path.isdir(folder)):
-        return []
-    folder = Path(os.path.expanduser(folder))
-    if not os.path.isfile(folder / "config.json"):
-        return [f"got {part}.model={config.model:.200}, wanted a Hugging Face folder"]
-    return _over_context(
-        f"{part}.max_model_len", config.max_model_len, folder, f"{part}.max_tokens"
-    )
+    return _model_problems(part, config.model, config.max_model_len, f"{part}.max_tokens")
 
 
 def _reference_problems(config: RunConfig) -> list[str]:

@@ -23,7 +23,8 @@ from drivers.branch import Branch, FrozenBranch, check_no_branch, find_branch
 from drivers.config_file import load_config
 from drivers.packaged_model import resolve_model
 from drivers.plan import plan_text
-from drivers.preflight import context_problems, fitted_data, missing
+from drivers.preflight import context_problems, missing
+from drivers.prompt_lengths import fitted_data
 from drivers.run_data import RunData, load_run_data
 from drivers.run_folder import RunFolder, runs_root
 

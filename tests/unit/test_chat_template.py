@@ -9,7 +9,7 @@ from actors.chat_template import policy_tokenizer, prompt_token_ids, read_chat_t
 from core.config import RunConfig
 from core.errors import ConfigError
 from core.query import Message, Query
-from drivers.preflight import fitted_data
+from drivers.prompt_lengths import fitted_data
 from drivers.run_data import RunData
 from tests.unit.loop_rig import make_config, make_queries
 
