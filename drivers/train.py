@@ -216,9 +216,21 @@ def _where_everything_is(folder: RunFolder) -> str:
         f"  report    {folder.files.report}\n"
         f"  policy    {folder.policy} (a Hugging Face folder)\n"
         f"  rubrics   {folder.rubrics}, edits in events.jsonl, rollouts/, metrics.jsonl beside it\n"
+        f"{_what_waits(folder)}"
         f"Check it from its files: {sys.executable} -m drivers.report {folder.path} --check"
         f"{claims}\n"
     )
+
+
+def _what_waits(folder: RunFolder) -> str:
+    """Return the line about edits that wait for a person, if any do."""
+    from drivers.rubrics_run import open_log
+
+    with open_log(folder.files) as rubrics:
+        number = sum(e.status == "waiting" for e in rubrics.waiting())
+    if not number:
+        return ""
+    return f"  {number} edits wait for a person: ratchet rubrics waiting {folder.path}\n"
 
 
 async def _train_until_signal(
