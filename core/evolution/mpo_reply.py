@@ -162,7 +162,7 @@ def _last_items(body: str) -> list[str]:
 
 def _check_origin(texts: Iterable[str], responses: Iterable[str]) -> None:
     """A response that writes items of its own is no source of criteria: its text is data."""
-    forging = [r for r in responses if "<item>" in r.lower()]
+    forging = [r for r in responses if _TAG.search(r)]  # as the reader sees tags
     for text in texts:
         if any(stands_in(text, response) for response in forging):
             raise WriterReplyError(
