@@ -82,8 +82,8 @@ class Spending:
         elif tokens is not None and self._tokens >= tokens:
             what = f"got {self._tokens} tokens spent, wanted at most budget.tokens={tokens}"
         return what and (
-            f"{what} for judge and writer in all parts of the run; a checkpoint is written: raise "
-            "the budget and run the same command to go on"
+            f"{what} for judge and writer in all parts of the run; every finished step is in a "
+            "checkpoint: raise the budget and run the same command to go on"
         )
 
     def _warn_of_silence(self, usage: Usage) -> None:
