@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class Progress:
-    """Shows reward, gold, edits, queue depths and policy age after each step."""
+    """Shows reward, gold (if there is any), edits, queue depths and policy age after each step."""
 
     def __init__(self, num_steps: int, done: int) -> None:
         self._num_steps = num_steps
@@ -29,7 +29,7 @@ class Progress:
         )
         shown = {
             "reward": f"{metrics.get('critic/rewards/mean', float('nan')):.3f}",
-            "gold": f"{metrics.get('gold/mean', float('nan')):.3f}",
+            **({"gold": f"{metrics['gold/mean']:.3f}"} if "gold/mean" in metrics else {}),
             "edits": str(self._num_edits),
             "age": f"{metrics.get('training/off_policy/trajectory_staleness/max', 0):.0f}",
             "queues": "/".join(str(n) for n in queues.values()),
