@@ -63,7 +63,7 @@ class SharedRevision(Method):
     # -------------------------------------------------------------- hooks
     def step_collected(self, step: int, groups: Sequence[ScoredGroup]) -> None:
         """See ``Method``."""
-        evidence = self.evidence_of(step, [_graded(g) for g in groups])
+        evidence = self.evidence_of(step, [graded_group(g) for g in groups])
         if step not in self._steps:
             return
         by_task: dict[str, list[GradedGroup]] = {}
@@ -122,16 +122,18 @@ class SharedRevision(Method):
         except (NoRevision, WriterReplyError) as error:
             desk.discard(origin, rubric.version, _BRANCH, str(error), started=started)
             return
-        if self._is_expired(step):
+        if self._is_expired():
             desk.counts.deadline_missed += 1
             evolution = refused(evolution, rubric, "a later step was graded without waiting for it")
         await desk.commit(origin, rubric, evolution, stage=f"{_BRANCH}:{step}", started=started)
 
-    def _is_expired(self, step: int) -> bool:
-        return any(r.is_expired and r.step == step for r in self._open)
+    def _is_expired(self) -> bool:
+        """Whether a draw has given up waiting for the revision that asks."""
+        own = asyncio.current_task()
+        return any(r.is_expired and r.task is own for r in self._open)
 
 
-def _graded(group: ScoredGroup) -> GradedGroup:
+def graded_group(group: ScoredGroup) -> GradedGroup:
     """The group as it was graded."""
     return GradedGroup(
         draw=group.draw,
