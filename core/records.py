@@ -263,6 +263,19 @@ class EditOrigin:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EditEvent:
+    """An edit, accepted or not, with its place in the run: one line of events.jsonl."""
+
+    edit: RubricEdit
+    origin: EditOrigin
+    from_version: int
+    to_version: int
+    """``from_version`` again when the edit was not accepted."""
+    seconds: float
+    """That its calls took."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Evolution:
     """What a method made of one writer reply: the next rubric and the edits that led there.
 

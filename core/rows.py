@@ -12,7 +12,7 @@ from typing import Any
 
 from core.config_evolution import Scope
 from core.query import shared_id
-from core.records import Evidence, RubricEdit, ScoredGroup, ScoredRollout, Verdict
+from core.records import EditEvent, Evidence, RubricEdit, ScoredGroup, ScoredRollout, Verdict
 from core.rubric import Criterion, Rubric
 
 Row = dict[str, Any]
@@ -83,6 +83,20 @@ def edit_row(edit: RubricEdit) -> Row:
             "quotes": list(edit.evidence.quotes),
             "analysis": edit.evidence.analysis,
         },
+    }
+
+
+def event_row(event: EditEvent) -> Row:
+    """Return one line of events.jsonl."""
+    row = edit_row(event.edit)
+    return {
+        "step": event.origin.step,
+        "query_id": event.origin.rubric_id,
+        **{key: row[key] for key in ("method", "branch", "status", "reason")},
+        "from_version": event.from_version,
+        "to_version": event.to_version,
+        **{key: row[key] for key in ("old", "new", "evidence")},
+        "seconds": event.seconds,
     }
 
 

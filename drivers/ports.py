@@ -14,14 +14,13 @@ from core.records import (
     Commit,
     CommitResult,
     Completion,
-    EditOrigin,
+    EditEvent,
     GenerateRequest,
     JudgeReply,
     JudgeRequest,
     RescoreReply,
     RescoreRequest,
     Rollout,
-    RubricEdit,
     ScoredGroup,
     StepReport,
     TrainBatch,
@@ -173,14 +172,7 @@ class Store(Protocol):
 class Recorder(Protocol):
     """Where the loop writes what happened (``drivers/run_files.py``)."""
 
-    def edit(
-        self,
-        origin: EditOrigin,
-        edit: RubricEdit,
-        from_version: int,
-        to_version: int,
-        seconds: float,
-    ) -> None:
+    def edit(self, event: EditEvent) -> None:
         """Write one edit, accepted or not."""
         ...
 

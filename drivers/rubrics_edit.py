@@ -8,13 +8,13 @@ version; an approved edit's line has the step of the rollouts that it rests on.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from actors.rubric_log import APPROVED, RubricLog, RubricVersion
 from actors.rubric_waiting import WaitingEdit
 from core.errors import ConfigError, RunStopped
-from core.records import Commit
-from core.rows import Row
+from core.records import Commit, EditEvent, EditOrigin, RubricEdit
+from core.rows import Row, event_row
 from core.rubric import Rubric
 from core.rubric_diff import (
     CriterionChange,
@@ -26,7 +26,7 @@ from core.rubric_diff import (
 from drivers.jsonl_files import append_rows
 from drivers.rubrics_run import rubric_named, version_named
 from drivers.rubrics_text import change_lines, shown, veto_note
-from drivers.run_files import RunFiles, event_row
+from drivers.run_files import RunFiles
 
 _ROLLBACK = "rollback: "
 _MAX_TRIES = 100
@@ -194,16 +194,26 @@ def _committed(log: RubricLog, edit: WaitingEdit) -> Commit:
 
 # ------------------------------------------------------------------ events.jsonl
 def _accepted_rows(commit: Commit, step: int) -> list[Row]:
-    place = (step, commit.query_id, commit.from_version, commit.rubric.version, commit.seconds)
-    return [event_row(e, *place) for e in commit.edits if e.status == "accepted"]
+    to_version = commit.rubric.version
+    accepted = [e for e in commit.edits if e.status == "accepted"]
+    return [event_row(_event(e, commit, step, to_version)) for e in accepted]
 
 
 def _refused_rows(edit: WaitingEdit, reason: str) -> list[Row]:
     commit = edit.commit
-    place = (commit.step, commit.query_id, commit.from_version, commit.from_version)
     said = f"rejected by a person: {reason}" if reason else "rejected by a person"
-    rows = [event_row(e, *place, commit.seconds) for e in commit.edits]
-    return [row | {"status": "refused", "reason": said} for row in rows]
+    refused = [replace(e, status="refused", reason=said) for e in commit.edits]
+    return [event_row(_event(e, commit, commit.step, commit.from_version)) for e in refused]
+
+
+def _event(edit: RubricEdit, commit: Commit, step: int, to_version: int) -> EditEvent:
+    return EditEvent(
+        edit=edit,
+        origin=EditOrigin(rubric_id=commit.query_id, step=step),
+        from_version=commit.from_version,
+        to_version=to_version,
+        seconds=commit.seconds,
+    )
 
 
 def _restore_lines(files: RunFiles, log: RubricLog) -> None:

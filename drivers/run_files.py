@@ -20,8 +20,8 @@ from typing import Any
 from actors.rubric_log import APPROVED, RubricVersion
 from core.config import RunConfig
 from core.errors import ConfigError
-from core.records import EditOrigin, Evidence, RubricEdit, ScoredGroup
-from core.rows import Row, edit_row, json_line, rollout_row
+from core.records import EditEvent, EditOrigin, Evidence, RubricEdit, ScoredGroup
+from core.rows import Row, event_row, json_line, rollout_row
 from drivers.jsonl_files import append_rows, keep_rows, read_rows, write_whole
 from drivers.run_lock import RunLock, edits_lock, take_run_lock
 
@@ -81,18 +81,10 @@ class RunFiles:
         """Write a held-out evaluation's rollouts as one whole file."""
         write_whole(self._step_file(self.eval, step), _rollout_lines(step, groups))
 
-    def write_edit(
-        self,
-        origin: EditOrigin,
-        edit: RubricEdit,
-        from_version: int,
-        to_version: int,
-        seconds: float,
-    ) -> None:
+    def write_edit(self, event: EditEvent) -> None:
         """Append one edit, accepted or not, of the draw or step whose rollouts it rests on."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        place = (origin.step, origin.rubric_id, from_version, to_version, seconds)
-        append_rows(self.events, [event_row(edit, *place)])
+        append_rows(self.events, [event_row(event)])
 
     def write_step(self, step: int, policy_version: int, metrics: Mapping[str, float]) -> None:
         """Append a step's metrics line; its rollouts and edits are written before.
@@ -117,7 +109,7 @@ class RunFiles:
             _edit_key(row) for row in read_rows(self.events) if row["status"] == "accepted"
         )
         acknowledged = [
-            event_row(_lasting(edit, v), v.step, v.query_id, v.version - 1, v.version, v.seconds)
+            event_row(_acknowledged(edit, v))
             for v in versions
             if v.version > 0
             for edit in v.edits
@@ -174,27 +166,18 @@ class RunFiles:
         return folder / f"step_{step:05d}.jsonl"
 
 
-def _lasting(edit: RubricEdit, version: RubricVersion) -> RubricEdit:
-    """The edit, of an approved one without its place in rollouts that a resume may have redone."""
-    if not version.key.startswith(APPROVED):
-        return edit
-    return replace(edit, evidence=Evidence(analysis=edit.evidence.analysis))
-
-
-def event_row(
-    edit: RubricEdit, step: int, query_id: str, from_version: int, to_version: int, seconds: float
-) -> Row:
-    """One line of events.jsonl."""
-    row = edit_row(edit)
-    return {
-        "step": step,
-        "query_id": query_id,
-        **{key: row[key] for key in ("method", "branch", "status", "reason")},
-        "from_version": from_version,
-        "to_version": to_version,
-        **{key: row[key] for key in ("old", "new", "evidence")},
-        "seconds": seconds,
-    }
+def _acknowledged(edit: RubricEdit, version: RubricVersion) -> EditEvent:
+    """The event of a version's edit; of an approved one without its place in rollouts, which a
+    resume may have redone."""
+    if version.key.startswith(APPROVED):
+        edit = replace(edit, evidence=Evidence(analysis=edit.evidence.analysis))
+    return EditEvent(
+        edit=edit,
+        origin=EditOrigin(rubric_id=version.query_id, step=version.step),
+        from_version=version.version - 1,
+        to_version=version.version,
+        seconds=version.seconds,
+    )
 
 
 def _edit_key(row: Row) -> tuple[str, int, str]:

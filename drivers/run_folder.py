@@ -13,7 +13,7 @@ from pathlib import Path
 
 from actors.rubric_log import RubricLog
 from core.config import RunConfig
-from core.records import EditOrigin, RubricEdit, ScoredGroup
+from core.records import EditEvent, ScoredGroup
 from drivers.run_files import RunFiles, write_json
 from drivers.run_lock import RunLock
 from drivers.runs_root import runs_root
@@ -31,16 +31,9 @@ class RunRecorder:
         self._files = files
         self._trackers = trackers
 
-    def edit(
-        self,
-        origin: EditOrigin,
-        edit: RubricEdit,
-        from_version: int,
-        to_version: int,
-        seconds: float,
-    ) -> None:
+    def edit(self, event: EditEvent) -> None:
         """Write one edit, accepted or not."""
-        self._files.write_edit(origin, edit, from_version, to_version, seconds)
+        self._files.write_edit(event)
 
     def step(self, step: int, groups: Sequence[ScoredGroup], metrics: Mapping[str, float]) -> None:
         """Write one training step: its rollouts, then its metrics."""

@@ -10,6 +10,7 @@ from core.records import (
     Commit,
     CommitResult,
     Completion,
+    EditEvent,
     EditOrigin,
     GenerateRequest,
     JudgeReply,
@@ -239,15 +240,8 @@ class FakeRecorder:
     steps: list[tuple[int, tuple[ScoredGroup, ...], dict[str, float]]] = field(default_factory=list)
     evaluations: list[int] = field(default_factory=list)
 
-    def edit(
-        self,
-        origin: EditOrigin,
-        edit: RubricEdit,
-        from_version: int,
-        to_version: int,
-        seconds: float,
-    ) -> None:
-        self.edits.append((origin, edit, from_version, to_version))
+    def edit(self, event: EditEvent) -> None:
+        self.edits.append((event.origin, event.edit, event.from_version, event.to_version))
 
     def step(self, step: int, groups: Sequence[ScoredGroup], metrics: Mapping[str, float]) -> None:
         self.steps.append((step, tuple(groups), dict(metrics)))

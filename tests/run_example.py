@@ -15,6 +15,7 @@ from core.query import Query
 from core.records import (
     Commit,
     Draw,
+    EditEvent,
     EditOrigin,
     Evidence,
     GradedGroup,
@@ -35,8 +36,12 @@ GOOD = "A calm and short answer."
 RESIST = Criterion(id="c1", text="It does not repeat <b>one word</b>.", kind="resist")
 
 
-def origin_of(draw: Draw) -> EditOrigin:
-    return EditOrigin(rubric_id=draw.query_id, step=draw.step, visit=draw.visit)
+def event_of(draw: Draw, edit: RubricEdit, to_version: int, seconds: float) -> EditEvent:
+    """The event of an edit of the query's first version."""
+    origin = EditOrigin(rubric_id=draw.query_id, step=draw.step, visit=draw.visit)
+    return EditEvent(
+        edit=edit, origin=origin, from_version=0, to_version=to_version, seconds=seconds
+    )
 
 
 def example_config() -> RunConfig:
@@ -140,7 +145,7 @@ def make_run(
         if step == 3:
             _commit(log, recorder, groups[0], edit or resist_edit())
         refused = RubricEdit(method="care", branch="chase", status="refused", reason="both tags")
-        recorder.edit(origin_of(groups[1].draw), refused, 0, 0, 0.1)
+        recorder.edit(event_of(groups[1].draw, refused, 0, 0.1))
         recorder.step(step, groups, {"timing_s/step": 2.0, "judge/calls": step * 8.0})
     log.close()
     return folder
@@ -161,4 +166,4 @@ def _commit(log: RubricLog, recorder: RunRecorder, group: ScoredGroup, edit: Rub
         )
     )
     assert result.status == "applied"
-    recorder.edit(origin_of(group.draw), edit, 0, 1, 0.5)
+    recorder.edit(event_of(group.draw, edit, 1, 0.5))

@@ -28,6 +28,7 @@ from core.records import (
     Branch,
     Commit,
     Completion,
+    EditEvent,
     EditOrigin,
     EditStatus,
     Evolution,
@@ -47,8 +48,8 @@ from drivers.ports import Parts
 
 log = logging.getLogger(__name__)
 
-RecordEdit = Callable[[EditOrigin, RubricEdit, int, int, float], None]
-"""(origin, edit, from_version, to_version, seconds): writes one line of events.jsonl."""
+RecordEdit = Callable[[EditEvent], None]
+"""Writes one line of events.jsonl."""
 
 
 class EditIsLate(RuntimeError):
@@ -212,7 +213,15 @@ class EditDesk:
         for edit in evolution.edits:
             self.counts.edits.append(edit)
             to_version = evolution.rubric.version if edit.status == "accepted" else from_version
-            self._record_edit(origin, edit, from_version, to_version, seconds)
+            self._record_edit(
+                EditEvent(
+                    edit=edit,
+                    origin=origin,
+                    from_version=from_version,
+                    to_version=to_version,
+                    seconds=seconds,
+                )
+            )
 
     def discard(
         self,
@@ -231,7 +240,15 @@ class EditDesk:
         log.warning("rubric %s, step %d: %s", origin.rubric_id, origin.step, reason)
         edit = RubricEdit(method=self._method, branch=branch, status="failed", reason=reason)
         self.counts.edits.append(edit)
-        self._record_edit(origin, edit, version, version, seconds)
+        self._record_edit(
+            EditEvent(
+                edit=edit,
+                origin=origin,
+                from_version=version,
+                to_version=version,
+                seconds=seconds,
+            )
+        )
 
 
 class JointRescoring:

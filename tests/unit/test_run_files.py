@@ -12,7 +12,7 @@ import pytest
 
 from actors.rubric_log import RubricLog, RubricVersion
 from core.errors import ConfigError
-from core.records import EditOrigin, RubricEdit
+from core.records import EditEvent, EditOrigin, RubricEdit
 from core.rubric import Criterion, Rubric
 from drivers.jsonl_files import append_rows, read_rows
 from drivers.run_folder import RunFolder
@@ -136,7 +136,9 @@ def test_a_crash_between_two_lines_of_one_version_loses_none_of_them(tmp_path: P
         )
         for i in range(3)
     ]
-    files.write_edit(origin, edits[1], 0, 1, 0.5)
+    files.write_edit(
+        EditEvent(edit=edits[1], origin=origin, from_version=0, to_version=1, seconds=0.5)
+    )
     rubric = Rubric(criteria=tuple(e.new for e in edits if e.new), version=1)
     version = RubricVersion(query_id="q1", version=1, rubric=rubric, edits=tuple(edits), step=3)
     assert files.restore_edits([version]) == 2

@@ -9,6 +9,7 @@ from core.query import Query, rubric_id
 from core.records import (
     Commit,
     Draw,
+    EditEvent,
     EditOrigin,
     GradedGroup,
     GradedRollout,
@@ -63,7 +64,8 @@ def write_run(folder: Path) -> RunFiles:
         )
     )
     log.close()
-    files.write_edit(EditOrigin(rubric_id="task:films", step=1), EDIT, 0, 1, 0.5)
+    origin = EditOrigin(rubric_id="task:films", step=1)
+    files.write_edit(EditEvent(edit=EDIT, origin=origin, from_version=0, to_version=1, seconds=0.5))
     for step, rubric in ((1, RUBRIC), (2, NEXT)):
         name = f"q{step}"
         members = [
