@@ -89,6 +89,7 @@ def label_prompt(
             "kind": c.kind,
             "text": c.text,
             "max": c.max,
+            **({"penalty": "points are taken away where it is true"} if c.is_penalty else {}),
             **({"levels": {str(k): v for k, v in sorted(c.levels.items())}} if c.levels else {}),
             **({} if (rate := full_rates.get(c.id)) is None else {"full_rate": round(rate, 2)}),
         }

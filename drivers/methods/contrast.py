@@ -97,7 +97,10 @@ class Contrast:
     async def _rescored(
         self, group: GradedGroup, rubric: Rubric, rescoring: JointRescoring
     ) -> GradedGroup:
-        """Return the group under ``rubric``, asking only for the criteria that changed."""
+        """Return the group under ``rubric``, asking only for the criteria that changed.
+
+        Each rollout that had a reward must have one again; an ungraded one may stay without.
+        """
         if rubric.version == group.rubric.version:
             return group
         old = {c.id: c for c in group.rubric.criteria}
@@ -113,9 +116,9 @@ class Contrast:
                 )
             )
             for i, verdicts in enumerate(reply.verdicts):
-                if any(v.score is None for v in verdicts):
+                if rollouts[i].is_graded and any(v.score is None for v in verdicts):
                     raise WriterReplyError(
-                        "the changed criterion could not be rescored on all rollouts"
+                        "the changed criterion could not be rescored on all graded rollouts"
                     )
                 fresh = {**rollouts[i].verdicts, **{v.criterion_id: v for v in verdicts}}
                 rollouts[i] = replace(rollouts[i], verdicts=fresh)

@@ -125,6 +125,17 @@ async def test_a_rollout_without_a_reward_is_not_told_apart_from_others(tmp_path
     }
 
 
+async def test_a_rollout_that_has_no_reward_anyway_keeps_no_edit_from_the_same_step(
+    tmp_path: Path,
+) -> None:
+    table: Mapping[str, Scores] = {"Is it kind": (1, None, 1), "Names a source": (0, None, 1)}
+    made = rig(tmp_path, "[llm] Names a source", table, gates={})
+    await made.run()
+    assert versions(made) == [1, 1]
+    rewards = {tuple(r.reward for r in g.rollouts) for _, gs, _ in made.recorder.steps for g in gs}
+    assert rewards == {(2 / 3, None)}
+
+
 async def test_a_judge_that_gives_no_score_refuses_and_raises_nothing(tmp_path: Path) -> None:
     made = rig(tmp_path, "[llm] Names a source", {"Names a source": (None, None, 1)})
     await made.run()

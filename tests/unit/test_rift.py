@@ -109,6 +109,13 @@ def test_the_prompt_keeps_criteria_and_answers_as_data():
     assert all(f"\n{mode}: " in text for mode in (*MODES, "missing_criteria"))
 
 
+def test_a_penalty_is_shown_as_one():
+    penalty = Criterion(id="flaw", text="Praises itself", weight=-1.0)
+    rubric = Rubric(criteria=(Criterion(id="short", text="Is it short?"), penalty))
+    prompt = label_prompt(TEMPLATE, rubric, ["p"], [], {})
+    assert prompt.count('"penalty": "points are taken away where it is true"') == 1
+
+
 def test_the_schema_asks_for_each_criterion_by_name():
     entries = label_schema(RUBRIC)["properties"]["criteria"]
     assert (entries["minItems"], entries["maxItems"]) == (2, 2)
