@@ -8,7 +8,6 @@ A response with a criterion that has no score has no reward: None, never 0, and 
 without a score never counts as passed.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -93,7 +92,9 @@ def _normalised(
     if not any(c.weight > 0 for c in counted):
         counted = list(criteria)
     is_weighted = config.weights == "checklist"
-    weights = [c.weight if is_weighted else math.copysign(c.max, c.weight) for c in counted]
+    weights = [
+        c.weight if is_weighted else float(-c.max if c.is_penalty else c.max) for c in counted
+    ]
     shares = [scores[c.id] / c.max for c in counted]
     value = NORMALISERS[config.normaliser](weights, shares)
     assert value is not None, criteria

@@ -90,6 +90,12 @@ def test_a_penalty_only_subtracts() -> None:
     assert value(rubric, 1, 1, 1, config=config) == pytest.approx(0.0)
 
 
+def test_a_weight_of_zero_whatever_its_sign_is_no_penalty() -> None:
+    rubric = Rubric(criteria=(llm("c1"), llm("c2", weight=-0.0)))
+    assert value(rubric, 1, 1) == 1.0
+    assert value(rubric, 0, 1) == 0.5
+
+
 def test_a_cap_bounds_the_normalised_reward() -> None:
     cap = Cap(criterion_id="c1", score_lte=1, max_normalized_score=0.4)
     rubric = Rubric(criteria=RARE.criteria, caps=(cap,))
