@@ -13,7 +13,7 @@ from core.records import GenerateRequest, JudgeRequest, Rollout, RubricEdit, Ver
 from core.rubric import Criterion
 from core.writer_requests import ContrastRequest, ReplacementRequest
 from tests.fakes import FakeJudge, FakePool, FakeStore, FakeWriter
-from tests.unit.loop_rig import Rig, make_config
+from tests.unit.loop_rig import Rig, make_config, replacement_reply
 
 Scores = tuple[int | None, int | None, int | None]
 
@@ -97,30 +97,6 @@ def total(made: Rig, name: str) -> float:
 
 def versions(made: Rig) -> list[int]:
     return [g.rubric.version for _, groups, _ in made.recorder.steps for g in groups]
-
-
-def replacement_reply(request: ReplacementRequest) -> str:
-    updates = [
-        {
-            "id": i,
-            "polarity": "negative",
-            "diagnosis": {
-                "difference": "one is longer",
-                "best_rollout_ids": ["R0"],
-                "weaker_rollout_ids": ["R1"],
-                "learning_direction": "avoid it",
-                "nonredundancy": "not covered",
-            },
-            "rubric": {
-                "id": i,
-                "check": f"Fresh check {i}",
-                "max_points": 1,
-                "scoring_rule": "1 = absent; 0 = present",
-            },
-        }
-        for i in request.saturated_ids[: request.num_updates]
-    ]
-    return json.dumps({"updates": updates})
 
 
 def ratchet(folder: Path, table: Mapping[str, Scores], **evolution: object) -> Rig:

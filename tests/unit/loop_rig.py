@@ -1,11 +1,15 @@
 """The loop with fakes on all sides, for its unit tests."""
 
 import asyncio
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from core.config import RunConfig
 from core.query import Anchor, Message, Query
+from core.records import ScoredGroup
 from core.rubric import Criterion, Rubric
+from core.writer_requests import ReplacementRequest
 from drivers.checkpoint import Checkpoints, Identity
 from drivers.evaluate import Evaluator
 from drivers.loop import Position, TrainLoop
@@ -106,8 +110,58 @@ class Rig:
         await self.register()
         return await asyncio.wait_for(self.loop().run(start or Position()), 20)
 
+    def groups_of(self, query_id: str) -> list[ScoredGroup]:
+        return [g for _, groups, _ in self.recorder.steps for g in groups if g.query.id == query_id]
+
     def trained(self) -> list[list[str]]:
         return [[g.draw.query_id for g in groups] for _, groups, _ in self.recorder.steps]
 
     def trained_in_a_row(self) -> list[str]:
         return [query_id for step in self.trained() for query_id in step]
+
+
+class SharedRig(Rig):
+    """Its queries are of ``tasks`` in turn; the queries of a task share ``rubric``."""
+
+    def __init__(  # type: ignore[no-untyped-def]
+        self, config, folder: Path, rubric: Rubric, tasks: Sequence[str], **parts: object
+    ) -> None:
+        super().__init__(config, folder, **parts)
+        self.queries = {
+            key: query.model_copy(update={"task": tasks[i % len(tasks)], "rubric": rubric})
+            for i, (key, query) in enumerate(make_queries().items())
+        }
+
+    async def register(self) -> None:
+        await self.store.register({f"task:{q.task}": q.rubric for q in self.queries.values()})
+
+
+def rewards(group: ScoredGroup) -> list[float | None]:
+    return [r.reward for r in group.rollouts]
+
+
+def replacement_reply(
+    request: ReplacementRequest, check: Callable[[str], str] = "Fresh check {}".format
+) -> str:
+    """Replace as many saturated criteria as may be; ``check`` makes the text from the id."""
+    updates = [
+        {
+            "id": i,
+            "polarity": "negative",
+            "diagnosis": {
+                "difference": "one is longer",
+                "best_rollout_ids": ["R0"],
+                "weaker_rollout_ids": ["R1"],
+                "learning_direction": "avoid it",
+                "nonredundancy": "not covered",
+            },
+            "rubric": {
+                "id": i,
+                "check": check(i),
+                "max_points": 1,
+                "scoring_rule": "1 = absent; 0 = present",
+            },
+        }
+        for i in request.saturated_ids[: request.num_updates]
+    ]
+    return json.dumps({"updates": updates})

@@ -10,7 +10,7 @@ import pytest
 from core.records import Commit, CommitResult
 from core.writer_requests import ContrastRequest, ReplacementRequest
 from tests.fakes import FakeJudge, FakeStore, FakeWriter
-from tests.unit.loop_rig import NUM_QUERIES, Rig, make_config, make_queries
+from tests.unit.loop_rig import NUM_QUERIES, Rig, make_config, make_queries, replacement_reply
 
 
 def contrast_reply(request: ContrastRequest) -> str:
@@ -80,29 +80,11 @@ async def test_next_visit_edits_are_not_on_the_critical_path(tmp_path: Path) -> 
     assert len(rig.store.commits) == 8
 
 
-def replacement_reply(request: ReplacementRequest) -> str:
-    chosen = request.saturated_ids[: request.num_updates]
-    updates = [
-        {
-            "id": i,
-            "polarity": "negative",
-            "diagnosis": {
-                "difference": "one is longer",
-                "best_rollout_ids": ["R0"],
-                "weaker_rollout_ids": ["R1"],
-                "learning_direction": "avoid it",
-                "nonredundancy": "not covered",
-            },
-            "rubric": {
-                "id": i,
-                "check": f"Fresh check for {i} after {request.rubric.version}",
-                "max_points": 1,
-                "scoring_rule": "1 = absent; 0 = present",
-            },
-        }
-        for i in chosen
-    ]
-    return json.dumps({"updates": updates})
+def replaced_again(request: ReplacementRequest) -> str:
+    """The checks of each version are new ones."""
+    return replacement_reply(
+        request, lambda i: f"Fresh check for {i} after {request.rubric.version}"
+    )
 
 
 async def test_saturated_criteria_are_replaced_and_the_same_rollouts_rescored_once(
@@ -110,7 +92,7 @@ async def test_saturated_criteria_are_replaced_and_the_same_rollouts_rescored_on
 ) -> None:
     config = make_config(loop__steps=4, evolution={"method": "rare"})
     judge = FakeJudge(always_full=["Is it short"])
-    rig = Rig(config, tmp_path, judge=judge, writer=FakeWriter(replacement_reply))
+    rig = Rig(config, tmp_path, judge=judge, writer=FakeWriter(replaced_again))
     await rig.run()
     assert len(judge.rescores) == 8
     generated = len(rig.pool.requests)
@@ -147,7 +129,7 @@ async def test_ratchet_replaces_in_the_same_step_and_contrasts_for_the_next_visi
 ) -> None:
     def reply(request: object) -> str:
         is_contrast = isinstance(request, ContrastRequest)
-        write: Callable[..., str] = contrast_reply if is_contrast else replacement_reply
+        write: Callable[..., str] = contrast_reply if is_contrast else replaced_again
         return write(request)
 
     ungated = {"anchor_passes": False, "discriminates": False, "not_redundant": False}
@@ -193,7 +175,7 @@ async def test_a_step_that_is_done_again_finds_its_rescored_verdicts_in_the_stor
         config,
         tmp_path / "a",
         judge=FakeJudge(always_full=["Is it short"]),
-        writer=FakeWriter(replacement_reply),
+        writer=FakeWriter(replaced_again),
     )
     await first.run()
     store = FakeStore()
@@ -202,7 +184,7 @@ async def test_a_step_that_is_done_again_finds_its_rescored_verdicts_in_the_stor
         config,
         tmp_path / "b",
         judge=FakeJudge(always_full=["Is it short"]),
-        writer=FakeWriter(replacement_reply),
+        writer=FakeWriter(replaced_again),
         store=store,
     )
     await second.run()
@@ -237,7 +219,7 @@ async def test_a_duplicate_counts_as_applied_only_if_the_store_holds_that_rubric
     config = make_config(loop__steps=1, evolution={"method": "rare"})
     judge = FakeJudge(always_full=["Is it short"])
     store = Forgetful(applies)
-    rig = Rig(config, tmp_path, judge=judge, writer=FakeWriter(replacement_reply), store=store)
+    rig = Rig(config, tmp_path, judge=judge, writer=FakeWriter(replaced_again), store=store)
     await rig.run()
     statuses = {edit.status for _, edit, _, _ in rig.recorder.edits}
     versions = {g.rubric.version for _, groups, _ in rig.recorder.steps for g in groups}

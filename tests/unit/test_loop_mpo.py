@@ -1,6 +1,7 @@
 """MPO in the loop on fakes: calls, versions, activation, failures."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from core.writer_requests import (
     WriterRequest,
 )
 from tests.fakes import FakeStore, FakeWriter
-from tests.unit.loop_rig import Rig, make_config, make_queries
+from tests.unit.loop_rig import SharedRig, make_config
 
 KEY = "task:essays"
 RUBRIC = Rubric(criteria=(Criterion(id="general", text="Is it good?", max=5),))
@@ -27,21 +28,13 @@ def config_of(*, steps: int = 5, deadline_s: float = 10.0, **mpo: object):  # ty
     return make_config(loop__steps=steps, evolution=evolution)
 
 
-class MpoRig(Rig):
-    """All queries are of the task ``essays`` and share its rubric."""
+class MpoRig(SharedRig):
+    """All queries are of the task ``essays`` (or of ``tasks``) and share its rubric."""
 
-    def __init__(self, config, folder: Path, **parts: object) -> None:  # type: ignore[no-untyped-def]
-        super().__init__(config, folder, **parts)
-        tasks = parts.get("tasks", ("essays",))
-        assert isinstance(tasks, tuple)
-        self.queries = {
-            key: query.model_copy(update={"task": tasks[i % len(tasks)], "rubric": RUBRIC})
-            for i, (key, query) in enumerate(make_queries().items())
-        }
-
-    async def register(self) -> None:
-        tasks = {q.task for q in self.queries.values()}
-        await self.store.register({f"task:{task}": RUBRIC for task in tasks})
+    def __init__(  # type: ignore[no-untyped-def]
+        self, config, folder: Path, tasks: Sequence[str] = ("essays",), **parts: object
+    ) -> None:
+        super().__init__(config, folder, RUBRIC, tasks, **parts)
 
     def ids(self) -> dict[int, set[tuple[str, ...]]]:
         """Criteria that each step's groups were rewarded under."""

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from core.errors import WeightSyncError
-from core.records import ScoredGroup, WeightUpdate
+from core.records import WeightUpdate
 from core.writer_requests import MergeRequest, PairRequest, WriterRequest
 from drivers.control_pool import ControlPool
 from tests.fakes import FakePool, FakeStore, FakeWriter
-from tests.unit.loop_rig import NUM_QUERIES, Rig, make_config
+from tests.unit.loop_rig import NUM_QUERIES, Rig, make_config, rewards
 from tests.unit.pool_builders import merge_reply, pair_reply
 from tests.unit.scripted_groups import NamedPool, TableJudge
 
@@ -72,14 +72,6 @@ def rig(
     )
 
 
-def groups_of(run: Rig, query_id: str) -> list[ScoredGroup]:
-    return [g for _, groups, _ in run.recorder.steps for g in groups if g.query.id == query_id]
-
-
-def rewards(group: ScoredGroup) -> list[float | None]:
-    return [r.reward for r in group.rollouts]
-
-
 async def test_each_visit_has_the_initial_criteria_and_its_own_new_ones(tmp_path: Path) -> None:
     run = rig(tmp_path)
     await run.run()
@@ -90,7 +82,7 @@ async def test_each_visit_has_the_initial_criteria_and_its_own_new_ones(tmp_path
         [("local_1_1", RHYME, 4.0)],
     ]
     assert all(v.ids[:2] == ("c1", "c2") for v in versions)
-    first, second = groups_of(run, "q0")
+    first, second = run.groups_of("q0")
     assert (first.rubric, second.rubric) == (versions[1], versions[2])
     # Weights 1, 1, 3, 2: (1 + 0 + 3 + 0) / 7, (1 + 1 + 0 + 0) / 7, (0 + 0 + 3 + 2) / 7
     assert rewards(first) == pytest.approx([4 / 7, 2 / 7, 5 / 7])
@@ -156,7 +148,7 @@ async def test_a_pair_without_a_usable_reply_is_counted_and_the_others_count(
 
     run = rig(tmp_path, writer=FakeWriter(one_pair_fails), steps=4)
     await run.run()
-    (group,) = groups_of(run, "q0")
+    (group,) = run.groups_of("q0")
     assert [c.text for c in group.rubric.criteria] == [SHORT, KIND, SOURCE]
     statuses = [e.status for o, e, _, _ in run.recorder.edits if o.rubric_id == "q0"]
     assert statuses == ["accepted", "failed"]
@@ -176,7 +168,7 @@ async def test_a_merge_that_fails_leaves_the_initial_criteria(tmp_path: Path) ->
     versions = [v.rubric for v in run.store.versions["q0"]]
     assert len(versions) == 3
     assert versions[2].criteria == versions[0].criteria
-    second = groups_of(run, "q0")[1]
+    second = run.groups_of("q0")[1]
     assert second.rubric == versions[2]
     assert rewards(second) == pytest.approx([0.5, 1.0, 0.0])
     failed = [e for o, e, _, _ in run.recorder.edits if e.status == "failed"]
@@ -189,7 +181,7 @@ async def test_a_late_writer_is_counted_and_the_initial_criteria_score(tmp_path:
     run = rig(tmp_path, writer=late, steps=4, deadline_s=0.2)
     await run.run()
     assert run.store.commits == []
-    assert rewards(groups_of(run, "q0")[0]) == pytest.approx([0.5, 1.0, 0.0])
+    assert rewards(run.groups_of("q0")[0]) == pytest.approx([0.5, 1.0, 0.0])
     missed = sum(m["evolving_rubrics/deadline_missed"] for _, _, m in run.recorder.steps)
     assert missed == NUM_QUERIES
     assert sum(m["evolving_rubrics/failed"] for _, _, m in run.recorder.steps) == NUM_QUERIES
@@ -200,7 +192,7 @@ async def test_a_control_pool_that_fails_costs_its_pairs_only(tmp_path: Path) ->
     broken.failing = {0}
     run = rig(tmp_path, control=broken, steps=4)
     await run.run()
-    (group,) = groups_of(run, "q0")
+    (group,) = run.groups_of("q0")
     assert [c.text for c in group.rubric.criteria] == [SHORT, KIND, REASON, SOURCE]
     failed = [e for o, e, _, _ in run.recorder.edits if e.status == "failed"]
     assert [e.reason for e in failed] == ["no control rollout 0: no worker left"] * NUM_QUERIES
@@ -223,7 +215,7 @@ async def test_a_group_that_is_generated_again_finds_its_commit(tmp_path: Path) 
     again = rig(tmp_path / "again", store=store)
     await again.run()
     assert again.writer.requests == []
-    assert [g.rubric for g in groups_of(again, "q0")] == [g.rubric for g in groups_of(first, "q0")]
+    assert [g.rubric for g in again.groups_of("q0")] == [g.rubric for g in first.groups_of("q0")]
 
 
 # ------------------------------------------------------------------ the control policy's weights

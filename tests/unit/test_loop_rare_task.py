@@ -16,7 +16,7 @@ from drivers.loop import Position, TrainLoop
 from drivers.past_groups import past_groups
 from drivers.run_files import RunFiles
 from tests.fakes import FakeJudge, FakeRecorder, FakeStore, FakeWriter
-from tests.unit.loop_rig import Rig, make_config, make_queries
+from tests.unit.loop_rig import SharedRig, make_config
 
 KEY = "task:films"
 RUBRIC = Rubric(
@@ -53,23 +53,15 @@ class FileRecorder(FakeRecorder):
         self.after(step)
 
 
-class TaskRig(Rig):
-    """All queries are of the task ``films`` and share its rubric."""
+class TaskRig(SharedRig):
+    """All queries are of the task ``films`` (or of ``tasks``) and share its rubric."""
 
-    def __init__(self, config, folder: Path, **parts: object) -> None:  # type: ignore[no-untyped-def]
-        super().__init__(config, folder, **parts)
+    def __init__(  # type: ignore[no-untyped-def]
+        self, config, folder: Path, tasks: Sequence[str] = ("films",), **parts: object
+    ) -> None:
+        super().__init__(config, folder, RUBRIC, tasks, **parts)
         self.files = RunFiles(folder / "run")
         self.recorder = FileRecorder(self.files)
-        tasks = parts.get("tasks", ("films",))
-        assert isinstance(tasks, tuple)
-        self.queries = {
-            key: query.model_copy(update={"task": tasks[i % len(tasks)], "rubric": RUBRIC})
-            for i, (key, query) in enumerate(make_queries().items())
-        }
-
-    async def register(self) -> None:
-        tasks = {q.task for q in self.queries.values()}
-        await self.store.register({f"task:{task}": RUBRIC for task in tasks})
 
     async def go_on(self, start: Position, past: Sequence[GradedGroup]) -> Position:
         return await asyncio.wait_for(self.loop().run(start, past), 20)

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from core.records import ScoredGroup
 from core.writer_requests import PoolRequest
 from tests.fakes import FakeStore, FakeWriter
-from tests.unit.loop_rig import NUM_QUERIES, Rig, make_config
+from tests.unit.loop_rig import NUM_QUERIES, Rig, make_config, rewards
 from tests.unit.pool_builders import pool_reply
 from tests.unit.scripted_groups import NamedPool, TableJudge
 
@@ -56,14 +55,6 @@ def rig(
     )
 
 
-def groups_of(run: Rig, query_id: str) -> list[ScoredGroup]:
-    return [g for _, groups, _ in run.recorder.steps for g in groups if g.query.id == query_id]
-
-
-def rewards(group: ScoredGroup) -> list[float | None]:
-    return [r.reward for r in group.rollouts]
-
-
 async def test_two_visits_make_four_versions_and_new_criteria_count_at_once(
     tmp_path: Path,
 ) -> None:
@@ -78,7 +69,7 @@ async def test_two_visits_make_four_versions_and_new_criteria_count_at_once(
         (SHORT, KIND, PRAISE, SOURCE),  # deviations .41, .47, .47: the rhyme goes
     ]
     assert versions[3].ids == ("c1", "c2", "pool_0_1", "pool_0_3", "pool_1_1")
-    first, second = groups_of(run, "q0")
+    first, second = run.groups_of("q0")
     assert (first.rubric, second.rubric) == (versions[1], versions[3])
     # (1 + 0 + 2/2 + 2/2 - 0) / 4, (1 + 1 + 0 + 1 - 0) / 4, (0 + 0 + 1/2 + 1 - 2/2) / 4
     assert rewards(first) == pytest.approx([0.75, 0.75, 0.125])
@@ -134,7 +125,7 @@ async def test_as_rare_adapts_it_scores_are_summed_over_maxima(tmp_path: Path) -
         evolution={"method": "rler", "rler": {"negative": False}},
     )
     await run.run()
-    (group,) = groups_of(run, "q0")
+    (group,) = run.groups_of("q0")
     assert group.rubric.total_max == 1 + 1 + 2 + 2
     assert rewards(group) == pytest.approx([5 / 6, 4 / 6, 3 / 6])
 
@@ -143,7 +134,7 @@ async def test_a_writer_that_gives_nothing_leaves_the_rubric_and_trains_on(tmp_p
     run = rig(tmp_path, writer=FakeWriter(lambda _: "I have no idea."), steps=4)
     await run.run()
     assert run.store.commits == []
-    (group,) = groups_of(run, "q0")
+    (group,) = run.groups_of("q0")
     assert group.rubric.version == 0
     assert rewards(group) == pytest.approx([0.5, 1.0, 0.0])
     assert {e.status for _, e, _, _ in run.recorder.edits} == {"failed"}
@@ -159,7 +150,7 @@ async def test_a_late_writer_is_counted_and_active_criteria_stay_in_force(tmp_pa
 
     run = rig(tmp_path, writer=LateAtTheSecondVisit(two_visits), deadline_s=0.3)
     await run.run()
-    second = groups_of(run, "q0")[1]
+    second = run.groups_of("q0")[1]
     assert second.rubric.version == 2
     assert [c.text for c in second.rubric.criteria] == [SHORT, KIND, RHYME, PRAISE]
     missed = sum(m["evolving_rubrics/deadline_missed"] for _, _, m in run.recorder.steps)
@@ -170,7 +161,7 @@ async def test_with_fewer_than_two_graded_rollouts_nothing_leaves_the_pool(tmp_p
     scores = {**SCORES, SHORT: (1, None, None)}
     run = rig(tmp_path, judge=TableJudge(scores), steps=4)
     await run.run()
-    (group,) = groups_of(run, "q0")
+    (group,) = run.groups_of("q0")
     assert group.is_masked
     assert run.store.rubrics["q0"].version == 1
 
@@ -184,8 +175,8 @@ async def test_a_group_that_is_generated_again_finds_its_commit(tmp_path: Path) 
     assert again.writer.requests == []
     assert again.judge.requests == []
     assert len(store.versions["q0"]) == 3
-    assert groups_of(again, "q0")[0].rubric == groups_of(first, "q0")[0].rubric
-    assert rewards(groups_of(again, "q0")[0]) == rewards(groups_of(first, "q0")[0])
+    assert again.groups_of("q0")[0].rubric == first.groups_of("q0")[0].rubric
+    assert rewards(again.groups_of("q0")[0]) == rewards(first.groups_of("q0")[0])
 
 
 async def test_two_runs_make_the_same_rubrics(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from tests.unit.gates_rig import (
     Scores,
     edits,
     ratchet,
-    replacement_reply,
     total,
     versions,
 )
+from tests.unit.loop_rig import replacement_reply
 
 
 async def test_ratchet_keeps_the_replacement_that_tells_and_then_contrasts(tmp_path: Path) -> None:
