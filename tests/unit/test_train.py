@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
+from actors.rubric_log import RubricLog
 from core.errors import ConfigError, RolloutError, RunStopped
+from core.records import Commit
+from core.rubric import Criterion, Rubric
 from drivers import cli, train
 from drivers.config_file import load_config
 from drivers.placement import check_resources, local_resources
@@ -189,15 +192,48 @@ async def test_a_cancelled_driver_is_no_success(stub_run: type[StubRun]) -> None
     assert stub_run.was_closed
 
 
+def said_at_the_end(folder: RunFolder, *, waiting: int = 0, **summary: Any) -> str:
+    """The last lines of a run whose rubric "q" has edits that wait."""
+    log = RubricLog(folder.files.rubrics)
+    rubric = Rubric(criteria=(Criterion(id="c", text="t"),))
+    log.register({"q": rubric})
+    place: dict[str, Any] = {"query_id": "q", "from_version": 0, "edits": (), "step": 1, "visit": 0}
+    for i in range(waiting):
+        log.propose(Commit(rubric=rubric.model_copy(update={"version": 1}), key=f"k{i}", **place))
+    log.close()
+    numbers = {"reward_first5": 0.25, "reward_last5": 0.5, "gold_first5": None, "gold_last5": None}
+    given = {"method": "care", "steps": 30, "wall_s": 61.4} | numbers | summary
+    folder.files.summary.write_text(json.dumps(given))
+    return train._where_everything_is(folder)
+
+
 def test_a_finished_run_says_what_came_out_and_where_it_lies(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    numbers = {"reward_first5": 0.25, "reward_last5": 0.5, "gold_first5": None, "gold_last5": None}
-    folder.files.summary.write_text(json.dumps({"steps": 3, "wall_s": 61.4} | numbers))
-    text = train._where_everything_is(folder)
-    assert "3 steps in 61 s" in text
-    assert "reward 0.250 -> 0.500, gold none" in text
+    text = said_at_the_end(folder)
+    assert "30 steps in 61 s" in text
+    assert "the first and the last five steps: reward 0.250 -> 0.500, gold none" in text
     assert str(folder.files.report) in text
     assert str(folder.policy) in text
+    assert "wait" not in text
+    assert text.endswith(f"{sys.executable} -m drivers.report {tmp_path} --check\n")
+
+
+@pytest.mark.parametrize("summary", [{"steps": 9}, {"method": "static"}])
+def test_a_short_or_static_run_says_which_claims_are_not_made_of_it(
+    tmp_path: Path, summary: dict[str, Any]
+) -> None:
+    text = said_at_the_end(RunFolder(tmp_path), **summary)
+    assert "--check (a gain and a veto are claimed of ten steps or more" in text
+
+
+def test_the_end_of_a_very_short_run_says_one_mean(tmp_path: Path) -> None:
+    text = said_at_the_end(RunFolder(tmp_path), steps=5, reward_first5=0.5)
+    assert "Mean of its steps: reward 0.500, gold none" in text
+
+
+def test_the_end_of_a_run_says_how_many_edits_wait_for_a_person(tmp_path: Path) -> None:
+    text = said_at_the_end(RunFolder(tmp_path), waiting=2)
+    assert f"2 edits wait for a person: ratchet rubrics waiting {tmp_path}\n" in text
 
 
 def test_more_gpus_than_there_are_end_the_run_before_ray_starts() -> None:
@@ -239,7 +275,7 @@ def test_a_branch_draws_from_the_queries_that_its_method_drew_from(
     rows = [row | {"id": "a"} | anchor, row | {"id": "b"}, row | {"id": "c"} | anchor]
     (runs / "q.jsonl").write_text("\n".join(json.dumps(r) for r in rows))
     start = runs / "source" / "checkpoints" / "step_00002"
-    start.mkdir(parents=True)
+    (start / "learner").mkdir(parents=True)
     identity = {"data_fingerprint": "f", "seed": 0, "groups_per_step": 2, "group_size": 8}
     position = {"step": 2, "next_draw": 4, "untrained": []}
     content = {"position": position, "identity": identity, "wall_s": 1.0}
