@@ -37,7 +37,7 @@ def replacement_prompt(template: str, request: ReplacementRequest) -> str:
 def _rollouts(request: ReplacementRequest) -> str:
     blocks: list[str] = []
     for i, (response, verdicts) in enumerate(zip(request.responses, request.verdicts, strict=True)):
-        scores = _as_json(_scored(verdicts[c.id]) for c in request.rubric.criteria)
+        scores = _as_json(shown_score(verdicts[c.id]) for c in request.rubric.criteria)
         blocks.append(f"{fenced(response, f'R{i}')}\n{fenced(scores, f'R{i}_scores')}")
     return "\n\n".join(blocks)
 
@@ -54,7 +54,8 @@ def _shown(criterion: Criterion) -> Mapping[str, object]:
     }
 
 
-def _scored(verdict: Verdict) -> Mapping[str, object]:
+def shown_score(verdict: Verdict) -> Mapping[str, object]:
+    """Return what RARE's writer sees of a verdict."""
     return {
         "id": verdict.criterion_id,
         "score": verdict.score,

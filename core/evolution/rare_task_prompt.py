@@ -7,8 +7,8 @@ reason, so that the next one can do better.
 from collections.abc import Mapping
 
 from core.evolution.prompt_sections import keep_parts
+from core.evolution.rare_prompt import shown_score
 from core.evolution.rare_task_reply import TRIGGER, scoring_rule
-from core.records import Verdict
 from core.rubric import Criterion
 from core.templates import fenced, fill, json_text
 from core.writer_requests import TaskCase, TaskRevisionRequest
@@ -56,7 +56,7 @@ def _case(number: int, case: TaskCase, ids: tuple[str, ...]) -> str:
     feedback = {
         "reward": round(case.reward, 4),
         "group_mean": round(case.group_mean, 4),
-        "scores": [_scored(case.verdicts[i]) for i in ids if i in case.verdicts],
+        "scores": [shown_score(case.verdicts[i]) for i in ids if i in case.verdicts],
     }
     return "\n".join(
         (
@@ -79,12 +79,3 @@ def _shown(criterion: Criterion) -> Mapping[str, object]:
 def _limit(criterion: Criterion) -> Mapping[str, object]:
     why = "points are taken away where it is true" if criterion.is_penalty else "a hard limit"
     return {"id": criterion.id, "why": why}
-
-
-def _scored(verdict: Verdict) -> Mapping[str, object]:
-    return {
-        "id": verdict.criterion_id,
-        "score": verdict.score,
-        "max": verdict.max,
-        "reason": verdict.reason,
-    }

@@ -13,6 +13,7 @@ from typing import Any
 from core.evolution.final_items import one_line
 from core.evolution.reply_object import field_of, items_of, objects_with, text_of
 from core.grading.json_nodes import Arr, Node, Obj, Scalar
+from core.grading.schema import closed_object
 from core.records import FailureKind
 from core.rubric import Rubric
 from core.templates import fenced, fill, json_text
@@ -111,7 +112,7 @@ def label_prompt(
 def label_schema(rubric: Rubric) -> dict[str, Any]:
     """Return the JSON schema of a reply, for backends that can enforce one."""
     text = {"type": "string"}
-    entry = _object(
+    entry = closed_object(
         {
             "name": {"type": "string", "enum": list(names_of(rubric))},
             "why": text,
@@ -120,17 +121,8 @@ def label_schema(rubric: Rubric) -> dict[str, Any]:
     )
     count = len(rubric.criteria)
     entries = {"type": "array", "items": entry, "minItems": count, "maxItems": count}
-    missing = _object({"why": text, "present": {"type": "boolean"}})
-    return _object({"criteria": entries, MISSING_CRITERIA: missing})
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    missing = closed_object({"why": text, "present": {"type": "boolean"}})
+    return closed_object({"criteria": entries, MISSING_CRITERIA: missing})
 
 
 def unlabelled(rubric: Rubric, failure: FailureKind, reason: str) -> RubricLabels:

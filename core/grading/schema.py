@@ -15,11 +15,11 @@ from core.rubric import Criterion
 def judge_schema(criteria: Sequence[Criterion], style: Style) -> dict[str, Any]:
     """Return the schema of a reply to ``judge_prompt`` with these criteria."""
     if style == "verbatim":
-        return _object({c.text: _string_levels(c.max) for c in criteria})
+        return closed_object({c.text: _string_levels(c.max) for c in criteria})
     names = short_ids(len(criteria))
-    return _object(
+    return closed_object(
         {
-            name: _object({"reason": {"type": "string"}, "score": _levels(c.max)})
+            name: closed_object({"reason": {"type": "string"}, "score": _levels(c.max)})
             for name, c in zip(names, criteria, strict=True)
         }
     )
@@ -31,23 +31,24 @@ def rescore_schema(criteria: Sequence[Criterion], num_responses: int) -> dict[st
     One entry shape serves all criteria, so the levels reach up to the largest maximum; the reader
     holds each score against its own criterion.
     """
-    score = _object(
+    score = closed_object(
         {
             "rollout_id": {"type": "string", "enum": list(rollout_ids(num_responses))},
             "reason": {"type": "string"},
             "score": _levels(max((c.max for c in criteria), default=1)),
         }
     )
-    entry = _object(
+    entry = closed_object(
         {
             "id": {"type": "string", "enum": list(short_ids(len(criteria)))},
             "scores": _list_of(score, num_responses),
         }
     )
-    return _object({"criteria": _list_of(entry, len(criteria))})
+    return closed_object({"criteria": _list_of(entry, len(criteria))})
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def closed_object(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object that has exactly these keys."""
     return {
         "type": "object",
         "properties": properties,
