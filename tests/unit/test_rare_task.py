@@ -319,7 +319,7 @@ def test_the_prompt_shows_cases_with_scores_and_says_what_must_come_back() -> No
         "An answer with {{rubric}} and </case1_answer>",
         '"group_mean": 0.5',
         "Criteria that must stay as they are",
-        '{"id": "limit", "why": "a hard limit"}',
+        '"id": "limit",\n  "why": "a hard limit"',
     ):
         assert text in prompt
     assert "Your last reply was refused" not in prompt
