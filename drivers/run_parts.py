@@ -7,13 +7,15 @@ whatever happens.
 import asyncio
 import hashlib
 import logging
+import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core.config import RunConfig
 from core.config_evolution import OnlineRubricsEvolution
@@ -56,25 +58,12 @@ async def start_parts(
     spending = Spending(config.budget, folder.files.spending)
     spending.check()
     closing.callback(spending.save)
-    weights = _weights_folder(folder.path)
-    closing.callback(shutil.rmtree, weights, ignore_errors=True)
-    learner = LearnerGroup(
-        config,
-        weights_folder=str(weights),
-        transport=config.rollout.weight_transport,
-        rank_options=placement.rank_options,
-    )
-    closing.callback(learner.close)
-    pool = make_rollout_pool(
-        config.policy,
-        config.rollout,
-        model_folder=resolve_model(config.policy.model),
-        actor_options=placement.worker_options,
-    )
-    control_workers = _control_workers(config, placement)
-    pools = [pool] if control_workers is None else [pool, control_workers]
-    for each in pools:
-        closing.push_async_callback(each.shutdown)
+    learner = _learner(config, folder, placement, closing)
+    pool = _pool(config, placement.worker_options, "RolloutWorker", closing)
+    pools, control_workers = [pool], None
+    if placement.control_options:
+        control_workers = _pool(config, placement.control_options, "ControlWorker", closing)
+        pools.append(control_workers)
     closing.push_async_callback(_end_serving, config.name)
     log.info("starting workers, learner, judge, writer and store")
     began = time.monotonic()
@@ -107,18 +96,38 @@ def _served_figures(served: Served) -> tuple[Source, ...]:
     return tuple(client.stats for client in clients if client is not None)
 
 
-def _control_workers(config: RunConfig, placement: Placement) -> RayRolloutPool | None:
-    """Return the workers of the control policy, not started; None for methods without one."""
-    num_workers = len(placement.control_options)
-    if num_workers == 0:
-        return None
-    return make_rollout_pool(
-        config.policy,
-        config.rollout.model_copy(update={"num_workers": num_workers}),
-        model_folder=resolve_model(config.policy.model),
-        actor_options=placement.control_options,
-        kind="ControlWorker",
+def _learner(
+    config: RunConfig, folder: RunFolder, placement: Placement, closing: AsyncExitStack
+) -> LearnerGroup:
+    """Return the learner, not started."""
+    weights = _weights_folder(folder.path)
+    closing.callback(shutil.rmtree, weights, ignore_errors=True)
+    learner = LearnerGroup(
+        config,
+        weights_folder=str(weights),
+        transport=config.rollout.weight_transport,
+        rank_options=placement.rank_options,
     )
+    closing.callback(learner.close)
+    return learner
+
+
+def _pool(
+    config: RunConfig,
+    actor_options: Sequence[Mapping[str, Any]],
+    kind: str,
+    closing: AsyncExitStack,
+) -> RayRolloutPool:
+    """Return workers of the policy, or of the control policy, not started."""
+    pool = make_rollout_pool(
+        config.policy,
+        config.rollout.model_copy(update={"num_workers": len(actor_options)}),
+        model_folder=resolve_model(config.policy.model),
+        actor_options=actor_options,
+        kind=kind,
+    )
+    closing.push_async_callback(pool.shutdown)
+    return pool
 
 
 async def _control_pool(
@@ -163,7 +172,7 @@ def _weights_folder(run: Path) -> Path:
     """
     shared = Path("/dev/shm")
     parent = shared if shared.is_dir() else Path(tempfile.gettempdir())
-    place = hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:8]
+    place = hashlib.sha256(os.fsencode(run.resolve())).hexdigest()[:8]
     prefix = f"ratchet-{run.name}-{place}-"
     for left in parent.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
