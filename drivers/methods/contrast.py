@@ -62,7 +62,9 @@ class Contrast:
                 evolution = await self._edited(group, rescoring)
                 if evolution is None:
                     return group
-                rescored = await self._rescored(group, evolution.rubric, rescoring)
+                rescored = group
+                if not self._desk.waits_for_person:  # else it rewards nothing in this step
+                    rescored = await self._rescored(group, evolution.rubric, rescoring)
         except EditIsLate:
             self._late(group, started)
             return group

@@ -68,7 +68,8 @@ class EditDesk:
         self.counts = EvolutionCounts()
         """Running totals, read and reset by the loop once a step."""
         self._method = config.evolution.method
-        self._waits_for_person = _waits_for_person(config.evolution)
+        self.waits_for_person = _waits_for_person(config.evolution)
+        """Whether edits are proposed to a person instead of committed."""
         self._writer = parts.writer
         self._judge = parts.judge
         self._grader = grader
@@ -137,7 +138,7 @@ class EditDesk:
 
     async def has_waiting_edit(self, rubric_id: str) -> bool:
         """Whether an edit of this rubric waits for a person: no second one is made until then."""
-        return self._waits_for_person and await self.store.num_waiting(rubric_id) > 0
+        return self.waits_for_person and await self.store.num_waiting(rubric_id) > 0
 
     # -------------------------------------------------------------- committing
     async def commit(
@@ -169,7 +170,7 @@ class EditDesk:
                 writer=self._writer.identity,
                 seconds=seconds,
             )
-            if self._waits_for_person:
+            if self.waits_for_person:
                 await self.store.propose(commit)
                 evolution = _with_status(evolution, old, "waiting", "until a person approves it")
                 is_current = False

@@ -104,3 +104,17 @@ async def test_edits_wait_until_a_person_approves_and_then_score_the_next_visit(
             assert ("Names a thing beyond set 2" in group.rubric.criteria[-1].text) == is_approved
     # Every query was drawn once more, and has another edit waiting now.
     assert [store.log.num_waiting(f"q{i}") for i in range(NUM_QUERIES)] == [1] * NUM_QUERIES
+
+
+async def test_nothing_is_rescored_for_an_edit_that_waits(tmp_path: Path):
+    evolution = {"method": "care", "apply": "same_step", "approval": "person"}
+    store = FileStore(tmp_path / "rubrics.sqlite")
+    run = Rig(
+        make_config(loop__steps=2, evolution=evolution),
+        tmp_path / "checkpoints",
+        writer=FakeWriter(contrast_reply),
+        store=store,
+    )
+    await run.run()
+    assert {edit.status for _, edit, _, _ in run.recorder.edits} == {"waiting"}
+    assert run.judge.rescores == []
