@@ -20,6 +20,7 @@ from core.config_evolution import (
     RatchetEvolution,
     RlerEvolution,
 )
+from core.config_served import GradingConfig
 from core.evolution.mpo import mpo_steps
 from core.evolution.rare_task import revision_steps
 from core.query import Query
@@ -34,52 +35,53 @@ class _Calls:
     writer: int = 0
 
 
-def estimated_calls(config: RunConfig, data: RunData | None) -> dict[str, int]:
-    """Return upper estimates of the calls of the whole run, by who answers them.
+def estimated_calls(config: RunConfig, data: RunData | None, *, done: int = 0) -> dict[str, int]:
+    """Return upper estimates of the calls after step ``done``, by who answers them.
 
     Gold criteria are judged in calls of their own; without data they are taken to be there. With
     ``judge.per_criterion`` the initial rubric with most criteria counts for all.
     """
-    num_rollouts = config.loop.steps * config.loop.groups_per_step * config.sampling.group_size
-    held_out = _num_held_out_rollouts(config, data)
+    steps = config.loop.steps - done
+    num_rollouts = steps * config.loop.groups_per_step * config.sampling.group_size
+    held_out = _num_held_out_rollouts(config, data, done)
     added = _method_calls(config, len(data.rubrics) if data and data.rubrics else 1)
     calls = {
-        "judge": num_rollouts * _calls_each(config, data and data.train)
+        "judge": num_rollouts * _calls_each(config, config.judge, data and data.train)
         + added.judge
-        + held_out * _calls_each(config, data and data.eval),
+        + held_out * _calls_each(config, config.judge, data and data.eval),
         "writer": added.writer,
     }
     reference = config.reference_judge
     if reference is not None:
-        each = _calls_each(config, data and data.train, is_reference=True)
+        each = _calls_each(config, reference, data and data.train, scores_gold=False)
         calls["reference judge"] = math.ceil(num_rollouts * reference.frac) * each
     return calls
 
 
 def _calls_each(
-    config: RunConfig, queries: Sequence[Query] | None, *, is_reference: bool = False
+    config: RunConfig,
+    judge: GradingConfig,
+    queries: Sequence[Query] | None,
+    *,
+    scores_gold: bool = True,
 ) -> int:
-    """Judge calls of one rollout: for its rubric, and for gold criteria if there are any.
-
-    The reference judge scores the rubric only.
-    """
-    judge = config.reference_judge if is_reference and config.reference_judge else config.judge
+    """Calls of one rollout: for its rubric, and for gold criteria where there are any."""
     if not judge.per_criterion:
         has_gold = queries is None or any(q.gold for q in queries)
-        return 1 + int(has_gold and not is_reference)
+        return 1 + int(has_gold and scores_gold)
     if not queries:
         return 1
-    num_gold = 0 if is_reference else max(len(q.gold) for q in queries)
+    num_gold = max(len(q.gold) for q in queries) if scores_gold else 0
     method = config.evolution
     added = method.rler.max_active + method.rler.max_new if isinstance(method, RlerEvolution) else 0
     return max(len(q.rubric.criteria) for q in queries) + num_gold + added
 
 
-def _num_held_out_rollouts(config: RunConfig, data: RunData | None) -> int:
+def _num_held_out_rollouts(config: RunConfig, data: RunData | None, done: int) -> int:
     every = config.loop.eval_every
     if data is None or not data.eval or not every:
         return 0
-    num_passes = -(-config.loop.steps // every)
+    num_passes = -(-config.loop.steps // every) - done // every
     return num_passes * len(data.eval) * config.sampling.eval_group_size
 
 

@@ -64,13 +64,16 @@ def replica_bundles(config: RunConfig) -> tuple[Bundle, ...]:
     )
 
 
-def plan_text(config: RunConfig) -> str:
-    """Return what ``--dry-run`` prints."""
+def plan_text(config: RunConfig, *, data_config: RunConfig | None = None, done: int = 0) -> str:
+    """Return what ``--dry-run`` prints.
+
+    A branch draws the queries of ``data_config`` and makes the steps after ``done``.
+    """
     bundles = (*placement_bundles(config), *replica_bundles(config))
     cpus = sum(b.num_cpus for b in bundles)
     gpus = sum(b.num_gpus for b in bundles)
-    data, problems = _loaded(config)
-    calls = estimated_calls(config, data)
+    data, problems = _loaded(config, data_config or config)
+    calls = estimated_calls(config, data, done=done)
     lines = ["# resolved config", dump_config(config), "# placement"]
     lines += [f"{b.name}: {b.num_cpus:g} CPU, {b.num_gpus:g} GPU" for b in bundles]
     lines += [f"in all: {cpus:g} CPU, {gpus:g} GPU", "", _calls_title(config, data)]
@@ -90,10 +93,10 @@ def _calls_title(config: RunConfig, data: RunData | None) -> str:
     return f"{title} (without the data: as if queries had gold criteria)"
 
 
-def _loaded(config: RunConfig) -> tuple[RunData | None, list[str]]:
+def _loaded(config: RunConfig, data_config: RunConfig) -> tuple[RunData | None, list[str]]:
     """The run's data if it can be read, and everything that is missing."""
     try:
-        data = load_run_data(config)
+        data = load_run_data(data_config)
     except ConfigError as error:
         problems = _absent_files(config) or [str(error)]
         return None, [*problems, *missing(config, RunData(train=(), eval=(), fingerprint=""))]

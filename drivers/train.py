@@ -82,7 +82,8 @@ def _start(args: argparse.Namespace) -> int:
         config = branch.config
     if args.dry_run:
         more = "" if branch is None else f"\n# branch\n{branch.text}\n"
-        sys.stdout.write(f"{plan_text(config)}\n{more}")
+        done = 0 if branch is None else branch.start.position.step
+        sys.stdout.write(f"{plan_text(config, data_config=given, done=done)}\n{more}")
         return 0
     data = load_run_data(given)  # a branch draws from the queries that its method drew from
     problems = missing(config, data)

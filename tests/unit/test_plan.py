@@ -26,6 +26,14 @@ def test_gold_and_held_out_calls_are_counted_before_anything_is_spent() -> None:
     assert calls["writer"] == 120 * 2
 
 
+def test_a_branch_calls_only_for_the_steps_that_it_makes_itself() -> None:
+    """From step 22 of 30: 8 steps of 4 groups of 8, rubric and gold; 2 of the 3 passes (at 10, 20
+    and 30) were before."""
+    config = load_config(str(QUICKSTART), ["evolution.method=static"])
+    calls = estimated_calls(config, load_run_data(config), done=22)
+    assert calls == {"judge": 8 * 4 * 8 * 2 + 1 * 8 * 2, "writer": 0}
+
+
 def test_a_dry_run_names_the_missing_data_and_still_shows_the_rest() -> None:
     text = plan_text(load_config(str(QUICKSTART), ["data.train=absent.jsonl"]))
     assert "absent.jsonl" in text.split("# missing")[1]
