@@ -38,6 +38,7 @@ async def past_groups(
 ) -> list[GradedGroup]:
     """Return what ``Method.resume`` takes: the groups up to ``last_step``, oldest first."""
     first_step = last_step - num_past_steps(evolution) + 1
+    scope = rubric_scope(evolution)
     known = _Versions(store)
     groups: list[GradedGroup] = []
     for step, path in step_files(files.rollouts):
@@ -45,7 +46,6 @@ async def past_groups(
             continue
         for position, rows in enumerate(_by_group(read_rows(path))):
             query, version = queries.get(rows[0]["query_id"]), rows[0]["rubric_version"]
-            scope = rubric_scope(evolution)
             rubric = await known.rubric(rubric_id(query, scope), version) if query else None
             if query is None or rubric is None:
                 log.warning(

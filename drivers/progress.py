@@ -23,9 +23,8 @@ class Progress:
     def step(self, step: int, metrics: Mapping[str, float], queues: Mapping[str, int]) -> None:
         """Show one finished step."""
         self._num_edits += int(
-            metrics.get("evolving_rubrics/branch_adaptive", 0)
-            + metrics.get("evolving_rubrics/branch_chase", 0)
-            + metrics.get("evolving_rubrics/replaced", 0)
+            metrics.get("evolving_rubrics/num_new_rubrics", 0)
+            + metrics.get("evolving_rubrics/num_overrides", 0)
         )
         shown = {
             "reward": f"{metrics.get('critic/rewards/mean', float('nan')):.3f}",
