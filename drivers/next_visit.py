@@ -109,8 +109,8 @@ class NextVisitEdits:
         self.forget(())
 
     async def close(self) -> None:
-        """Cancel what still runs."""
-        tasks = [t.task for t in self._open.values() if t.task is not None and not t.task.done()]
+        """Cancel what still runs; what broke was raised by ``forget`` or comes too late for it."""
+        tasks = [t.task for t in self._open.values() if t.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

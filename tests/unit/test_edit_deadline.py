@@ -1,6 +1,7 @@
 """The deadline of an edit: what is late is counted, what is broken is not taken for late."""
 
 import asyncio
+import gc
 from pathlib import Path
 
 import pytest
@@ -39,13 +40,15 @@ async def test_only_the_deadlines_own_end_is_a_late_edit(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", METHODS)
 async def test_a_part_that_does_not_answer_ends_the_run_and_is_no_late_edit(
-    name: str, tmp_path: Path
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     judge = FakeJudge(always_full=["Is it short", "Is it kind"])
     run = Rig(make_config(evolution=METHODS[name]), tmp_path, writer=Broken(), judge=judge)
     with pytest.raises(TimeoutError, match="waited 120 s for the RubricStore"):
         await run.run()
     assert run.recorder.edits == []
+    gc.collect()
+    assert "never retrieved" not in caplog.text  # no edit's error is left to the garbage collector
 
 
 @pytest.mark.parametrize(("switches", "branch"), [({"adaptive": False}, "chase"), ({}, "adaptive")])
