@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from actors.rubric_log import RubricLog
 from core.config import RunConfig
 from core.config_served import ServedModelConfig, WriterConfig
@@ -21,6 +23,7 @@ from core.query import is_shared
 from core.records import JudgeRequest
 from core.rows import Row, criterion_row, verdict_from_row
 from core.rubric import Criterion, Rubric
+from core.validation import first_problem
 from drivers.rubrics_health_text import health_text
 from drivers.rubrics_rollouts import (
     Histories,
@@ -251,9 +254,8 @@ def _labeller(config: RunConfig, args: argparse.Namespace) -> ServedModelConfig:
         changes["api_key_env"] = args.api_key_env
     try:
         return WriterConfig.model_validate(config.writer.model_dump() | changes)
-    except ValueError as error:
-        what = " ".join(str(error).split())[:200]
-        raise ConfigError(f"got a model that cannot be asked ({what})") from None
+    except ValidationError as error:
+        raise ConfigError(f"a model that cannot be asked: {first_problem(error)}") from None
 
 
 def _examples(graded: Sequence[Place]) -> list[Place]:

@@ -22,6 +22,7 @@ from core.config import RunConfig
 from core.errors import ConfigError
 from core.records import EditEvent, EditOrigin, Evidence, RubricEdit, ScoredGroup
 from core.rows import Row, event_row, json_line, rollout_row
+from core.validation import first_problem
 from drivers.jsonl_files import append_rows, keep_rows, read_rows, write_whole
 from drivers.run_lock import RunLock, edits_lock, take_run_lock
 
@@ -145,13 +146,15 @@ class RunFiles:
     def read_config(self) -> RunConfig:
         """Read the config; ConfigError when this is not a run's folder."""
         import yaml
+        from pydantic import ValidationError
 
         if not self.config.is_file():
             raise ConfigError(f"got {self.folder} without config.yaml, wanted a run's folder")
         try:
             return RunConfig.model_validate(yaml.safe_load(self.config.read_bytes()))
         except (ValueError, yaml.YAMLError, RecursionError) as error:
-            what = " ".join(str(error).split())[:300]
+            is_ours = isinstance(error, ValidationError)
+            what = first_problem(error) if is_ours else " ".join(str(error).split())[:300]
             raise ConfigError(
                 f"{self.config}: got a config that cannot be read ({what}), wanted the one that "
                 "the run wrote"

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from core.clean_text import clean_text
 from core.formats.rows import RowError
 from core.rubric import MAX_SCALE, Criterion, CriterionKind
+from core.validation import first_problem
 
 RUBRIC_FIELDS = (
     "rubric", "rubrics", "checklist", "criteria", "requirements", "rubric_list", "rubric_items",
@@ -144,7 +145,7 @@ def _criterion(entry: Any) -> Criterion | None:
             levels=levels,
         )
     except ValidationError as error:
-        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        reason = first_problem(error)
         raise RowError("bad_rubric", f"criterion {text[:60]!r}: {reason}") from error
 
 

@@ -29,6 +29,7 @@ from core.formats.rubric_files import (
 )
 from core.query import Anchor, Query
 from core.rubric import Rubric
+from core.validation import first_problem
 
 _ID_FIELDS = ("id", "uid", "query_id", "qid", "prompt_id", "example_id", "index", "idx")
 _ANCHOR_FIELDS = ("anchor", "reference_answer", "golden_response", "reference_response")
@@ -118,7 +119,7 @@ def _loose_query(fields: dict[str, Any]) -> Query:
             meta=_meta(fields),
         )
     except ValidationError as error:
-        raise RowError("invalid", error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+        raise RowError("invalid", first_problem(error)) from error
 
 
 def _rubric(fields: dict[str, Any]) -> Rubric:
@@ -133,7 +134,7 @@ def _rubric(fields: dict[str, Any]) -> Rubric:
     try:
         return Rubric(criteria=criteria, caps=caps_in_row(nested))
     except ValidationError as error:
-        raise RowError("bad_rubric", error.errors()[0]["msg"]) from error
+        raise RowError("bad_rubric", first_problem(error)) from error
 
 
 def _own_id(value: Any) -> str | None:

@@ -11,10 +11,9 @@ from pydantic import ValidationError
 from core.clean_text import clean_value
 from core.formats.rows import RowError
 from core.query import Query
+from core.validation import first_problem
 
 _KEYS = frozenset(Query.model_fields)
-_MAX_PLACE = 8
-"""Parts of a place that a message names; all of the format's own places are shorter."""
 
 
 def is_native(row: dict[str, Any]) -> bool:
@@ -37,10 +36,7 @@ def native_query(row: dict[str, Any]) -> Query:
     try:
         query = Query.model_validate(clean_value(row))
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"][:_MAX_PLACE])
-        message = first["msg"].removeprefix("Value error, ")
-        raise RowError("invalid", f"{place}: {message}" if place else message) from error
+        raise RowError("invalid", first_problem(error)) from error
     if query.rubric.version != 0:
         got = query.rubric.version
         raise RowError("invalid", f"got a rubric of version {got}, wanted an initial one (0)")

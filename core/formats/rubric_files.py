@@ -16,6 +16,7 @@ from core.clean_text import clean_text, clean_value
 from core.formats.checklists import level_texts
 from core.formats.rows import RowError
 from core.rubric import Cap, Criterion, Rubric
+from core.validation import first_problem
 
 _RARE_KEYS = {"id", "check", "scoring_rule", "max_points"}
 _MAX_PLACE = 6
@@ -47,10 +48,7 @@ def _checked(tree: dict[str, Any]) -> Rubric:
     try:
         return Rubric.model_validate(clean_value(tree))
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"][:_MAX_PLACE])
-        message = first["msg"].removeprefix("Value error, ")
-        raise RowError("invalid", f"{place}: {message}" if place else message) from error
+        raise RowError("invalid", first_problem(error)) from error
 
 
 def _rare_criterion(value: Any) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from core.rules.content import CONTENT
 from core.rules.form import FORM
 from core.rules.gold import GOLD
 from core.rules.repetition import REPETITION
-from core.rules.spec import Case, Measure, RuleSpec, first_error
+from core.rules.spec import Case, Measure, RuleSpec
+from core.validation import first_problem
 
 REWARDABLE: dict[str, RuleSpec] = {**FORM.specs, **CONTENT.specs, **REPETITION.specs}
 """Rules that may be rewarded and that the writer may use."""
@@ -29,7 +30,7 @@ def parsed_args(rule: Rule) -> Frozen:
     except ValidationError as e:
         wanted = ", ".join(spec.args.model_fields) or "none"
         raise ValueError(
-            f"rule {rule.name!r}: {first_error(e)} (got {rule.args}, arguments are: {wanted})"
+            f"rule {rule.name!r}: {first_problem(e)} (got {rule.args}, arguments are: {wanted})"
         ) from e
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, Field, StringConstraints
 
 from core.rubric import Frozen
 from core.rules.words import Text, words_of
@@ -124,13 +124,6 @@ class Rules:
 
 class UndecidedError(Exception):
     """Code could not decide: a pattern took too long on this response."""
-
-
-def first_error(error: ValidationError) -> str:
-    """Return a validation error as one clause that names the argument."""
-    e = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in e["loc"])
-    return f"{where}: {e['msg']}" if where else e["msg"]
 
 
 def quoted(fragment: str, max_chars: int = 60) -> str:

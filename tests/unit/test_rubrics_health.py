@@ -182,6 +182,10 @@ def test_a_reply_that_cannot_be_read_is_a_failure_with_its_reason(
         (("--label",), "backend=rules, which cannot label"),
         (("--model", "m"), "without --label"),
         (("--resample", "-3"), "got --resample -3"),
+        (
+            ("--label", "--model", "m", "--api-key-env", "sk-secret"),
+            "a model that cannot be asked: api_key_env: got a text that is no name",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -190,6 +194,7 @@ def test_bad_input_is_one_sentence(
     assert main(["health", str(run.folder), *arguments]) == 2
     written = capsys.readouterr()
     assert words in written.err
+    assert "secret" not in written.err
     assert written.out == ""
 
 
