@@ -17,6 +17,8 @@ from core.templates import fenced, fill, json_text
 
 Style = Literal["ids", "verbatim"]
 
+_LONGEST_SHOWN_SCALE = 10
+
 
 def short_ids(count: int) -> tuple[str, ...]:
     """Return ``c1 .. c<count>``: how a judge calls the criteria of one request, in order."""
@@ -93,8 +95,16 @@ def _criteria_lines(criteria: Sequence[Criterion]) -> str:
     lines: list[str] = []
     for name, c in zip(short_ids(len(criteria)), criteria, strict=True):
         line: dict[str, object] = {"id": name, "criterion": c.text, "max": c.max}
-        levels = c.levels or (presence_levels(c.max) if c.is_penalty else None)
+        levels = c.levels or (_penalty_levels(c.max) if c.is_penalty else None)
         if levels is not None:
             line["levels"] = {str(level): levels[level] for level in sorted(levels)}
         lines.append(json_text(line))
     return "\n".join(lines)
+
+
+def _penalty_levels(maximum: int) -> dict[int, str]:
+    """Return what a penalty's levels mean; of a long scale its ends say enough."""
+    if maximum <= _LONGEST_SHOWN_SCALE:
+        return presence_levels(maximum)
+    low, high = presence_levels(1).values()
+    return {0: low, maximum: high}

@@ -63,6 +63,14 @@ def test_a_penalty_without_levels_is_shown_with_levels_that_say_how_true_it_is()
         joint = RescoreRequest(query_id="q", prompt="p", responses=("r",), criteria=(criterion,))
         assert judge_prompt(template("judge_ids"), request, style="ids").count(line) == count
         assert rescore_prompt(template("rescore"), joint).count(line) == count
+    long = JudgeRequest(
+        query_id="q",
+        prompt="p",
+        response="r",
+        criteria=(penalty.model_copy(update={"max": 1000}),),
+    )
+    ends = '"levels": {"0": "not true of the response", "1000": "plainly true of the response"}'
+    assert ends in judge_prompt(template("judge_ids"), long, style="ids")
     # It is asked in another way, so it has verdicts of its own; another size asks the same.
     keys = [
         verdict_key("j", "p", wanted.model_copy(update={"weight": weight}), "r")
