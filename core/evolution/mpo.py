@@ -9,15 +9,13 @@ except for [Resist] criteria, which only a person loosens, and for penalties (ne
 whose score means the opposite of what the meta judge writes; the caps go with their criteria.
 """
 
-import hashlib
 import itertools
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from core.config import RewardConfig
 from core.config_evolution import MpoConfig
-from core.evolution.rare_task import revision_steps
+from core.evolution.rare_task import revision_steps, seeded
 from core.evolution.similarity import compact_text
 from core.grading.visible import visible_response
 from core.records import Evolution, GradedGroup, RubricEdit
@@ -59,8 +57,7 @@ def drawn_samples(
         for member in group.rollouts
         if (value := rollout_reward(group.rubric, member.verdicts, reward).value) is not None
     ]
-    digest = hashlib.sha256(draw_seed.encode("utf-8", "surrogatepass")).hexdigest()
-    rng = random.Random(int(digest[:16], 16))
+    rng = seeded(draw_seed)
     return tuple(rng.sample(samples, min(mpo.num_samples, len(samples))))
 
 

@@ -159,14 +159,19 @@ def _drawn_by_thirds(
     """Draw 5, 6 and 5 of the low, middle and high third for 16; other numbers likewise."""
     base, rest = divmod(num_wanted, 3)
     counts = (base + (rest == 2), base + (rest == 1), base + (rest == 2))
-    digest = hashlib.sha256(draw_seed.encode("utf-8", "surrogatepass")).hexdigest()
-    rng = random.Random(int(digest[:16], 16))
+    rng = seeded(draw_seed)
     bounds = [len(ranked) * i // 3 for i in range(4)]
     drawn: list[Representative] = []
     for i, count in enumerate(counts):
         places = sorted(rng.sample(range(bounds[i], bounds[i + 1]), count))
         drawn += [ranked[place] for place in places]
     return drawn
+
+
+def seeded(text: str) -> random.Random:
+    """Return a random source that depends on the text alone: the same draw after a resume."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return random.Random(int(digest[:16], 16))
 
 
 def evidence_seed(task: str, step: int, seed: int) -> str:

@@ -111,7 +111,7 @@ async def finished_clients(per_second: int, retry_after: Any) -> None:
 @pytest.mark.timeout(60)
 async def test_all_of_32_clients_finish_against_a_rate_limit() -> None:
     """Four endpoints side by side, since what it takes is mostly waiting."""
-    limits = ((2, "seconds"), (5, "date"), (20, "seconds"), (8, "none"))
+    limits = ((4, "seconds"), (5, "date"), (20, "seconds"), (8, "none"))
     async with asyncio.TaskGroup() as group:
         for per_second, retry_after in limits:
             group.create_task(finished_clients(per_second, retry_after))
