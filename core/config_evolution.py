@@ -213,6 +213,21 @@ class MpoEvolution(_Evolving):
     mpo: MpoConfig = MpoConfig()
 
 
+class RatchetTrigger(TriggerConfig):
+    """The trigger of ``ratchet``: a config that sets one key of it leaves the others on."""
+
+    when: Literal["always", "every", "signals"] = "signals"
+
+
+class RatchetGates(GatesConfig):
+    """The gates of ``ratchet``: a config that sets one key of them leaves the others on."""
+
+    anchor_passes: bool = True
+    discriminates: bool = True
+    not_redundant: bool = True
+    max_active: int | None = Field(default=16, ge=1)
+
+
 class RatchetEvolution(_Evolving):
     """RARE's replacement in the same step, then CARE's contrast for the next visit, with gates."""
 
@@ -220,10 +235,8 @@ class RatchetEvolution(_Evolving):
     approval: Literal["automatic", "person"] = "automatic"
     care: CareConfig = CareConfig()
     rare: RareConfig = RareConfig()
-    trigger: TriggerConfig = TriggerConfig(when="signals")
-    gates: GatesConfig = GatesConfig(
-        anchor_passes=True, discriminates=True, not_redundant=True, max_active=16
-    )
+    trigger: RatchetTrigger = RatchetTrigger()
+    gates: RatchetGates = RatchetGates()
 
 
 EvolutionConfig = Annotated[

@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from core.config import RunConfig
+from core.config_evolution import CareEvolution, RatchetEvolution
 
 BASE: dict[str, Any] = {
     "name": "run",
@@ -138,6 +139,18 @@ def test_a_writer_that_is_never_asked_needs_no_prices() -> None:
     fixed = config(budget={"usd": 5}, writer=UNPRICED)
     assert (fixed.has_writer, fixed.budget.usd) == (False, 5)
     assert config(evolution={"method": "rare"}).has_writer
+
+
+def test_one_key_of_ratchets_gates_or_trigger_leaves_the_others_on() -> None:
+    given = {"gates": {"max_active": 20}, "trigger": {"reward_ceiling": 0.8}}
+    method = config(evolution={"method": "ratchet", **given}).evolution
+    assert isinstance(method, RatchetEvolution)
+    gates = method.gates
+    assert (gates.anchor_passes, gates.discriminates, gates.not_redundant) == (True, True, True)
+    assert (gates.max_active, method.trigger.when) == (20, "signals")
+    care = config(evolution={"method": "care", **given}).evolution
+    assert isinstance(care, CareEvolution)
+    assert (care.gates.anchor_passes, care.trigger.when) == (False, "always")
 
 
 # ------------------------------------------------------------------ every key acts
