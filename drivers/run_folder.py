@@ -16,10 +16,7 @@ from core.config import RunConfig
 from core.records import EditEvent, ScoredGroup
 from drivers.run_files import RunFiles, write_json
 from drivers.run_lock import RunLock
-from drivers.runs_root import runs_root
 from drivers.trackers import Trackers, open_trackers
-
-__all__ = ["RunFolder", "RunRecorder", "runs_root"]
 
 logger = logging.getLogger(__name__)
 

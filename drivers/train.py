@@ -26,7 +26,8 @@ from drivers.plan import plan_text
 from drivers.preflight import context_problems, missing
 from drivers.prompt_lengths import fitted_data
 from drivers.run_data import RunData, load_run_data
-from drivers.run_folder import RunFolder, runs_root
+from drivers.run_folder import RunFolder
+from drivers.runs_root import runs_root
 
 log = logging.getLogger("ratchet")
 
