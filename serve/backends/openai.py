@@ -156,8 +156,8 @@ class OpenAIBackend:
         except openai.APIStatusError as error:
             is_throttled = error.status_code == 429
             return await self._after_status(error, call)
-        except (openai.APIError, ValueError) as error:
-            # Transport errors, and a body that is no JSON.
+        except (openai.APIError, ValueError, RecursionError) as error:
+            # Transport errors, and a body that is no JSON, or nested beyond what can be read.
             return _Again(self._redaction.told(f"{type(error).__name__}: {error}"))
         finally:
             await self._slots.release(lease, is_throttled=is_throttled)

@@ -37,4 +37,8 @@ class Redaction:
 
     def _without(self, text: str, shortest: int) -> str:
         key = self._key.get_secret_value()
-        return text if key == NO_KEY or len(key) < shortest else text.replace(key, HIDDEN)
+        if key == NO_KEY or len(key) < shortest:
+            return text
+        for spelling in (key, key.replace("/", "\\/")):  # as some write it inside JSON
+            text = text.replace(spelling, HIDDEN)
+        return text

@@ -112,6 +112,12 @@ def _with_verdicts(group: ScoredGroup, reply: JudgeReply) -> ScoredGroup:
     return replace(group, rollouts=rollouts, is_masked=True)
 
 
+def test_a_key_with_slashes_is_taken_out_as_json_may_spell_it() -> None:
+    redaction = Redaction(SecretStr("ab/cd/ef-planted"))
+    assert redaction.kept('{"reason": "key ab\\/cd\\/ef-planted"}') == '{"reason": "key [key]"}'
+    assert redaction.kept("key ab/cd/ef-planted") == "key [key]"
+
+
 def test_an_ordinary_word_that_stands_for_no_key_stays_in_texts() -> None:
     none = Redaction(SecretStr("none"))
     assert none.told("none of them; *markdown* and **bold** stay") == (

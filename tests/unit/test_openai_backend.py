@@ -144,11 +144,13 @@ async def test_a_closed_connection_and_odd_bodies_are_tried_again() -> None:
         Reply(hang_up=True),
         Reply(raw=b"<html>gateway</html>"),
         Reply(raw=b'{"error": {"message": "overloaded"}}'),
+        Reply(raw=b"[" * 100_000),
+        Reply(status=500, raw=b"[" * 100_000),
         Reply(text="ok"),
     ]
-    reply, stub = await ask(lambda body, number: answers[number], max_attempts=4)
+    reply, stub = await ask(lambda body, number: answers[number], max_attempts=6)
     assert reply.text == "ok"
-    assert len(stub.seen) == 4
+    assert len(stub.seen) == 6
 
 
 @pytest.mark.parametrize("usage", ["x", [1], {"prompt_tokens": "9"}, {"prompt_tokens": -5}, None])
