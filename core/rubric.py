@@ -163,6 +163,6 @@ class Rubric(Frozen):
         return Rubric(version=self.version + 1, criteria=tuple(criteria), caps=self.caps)
 
     def digest(self) -> str:
-        """Return 16 hex digits that depend on the criteria, not on the version number."""
-        text = "\n".join(c.model_dump_json() for c in self.criteria)
+        """Return 16 hex digits that depend on criteria and caps, not on the version number."""
+        text = "\n".join(part.model_dump_json() for part in (*self.criteria, *self.caps))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
