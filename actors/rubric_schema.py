@@ -9,6 +9,7 @@ otherwise; a file of a newer schema is refused, never guessed at.
 """
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -103,7 +104,7 @@ def open_file(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
         raise ConfigError(f"got no file {path}, wanted a run's rubrics.sqlite")
     if not is_read_only:
         path.parent.mkdir(parents=True, exist_ok=True)
-    mode = "ro" if is_read_only else "rwc"
+    mode = _reading_mode(path) if is_read_only else "rwc"
     db: sqlite3.Connection | None = None
     try:
         db = sqlite3.connect(
@@ -135,6 +136,24 @@ def open_file(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
             db.close()
         raise
     return db
+
+
+def _reading_mode(path: Path) -> str:
+    """Return how SQLite opens the file for reading.
+
+    In a folder that cannot be written it has no place for the shared index of the write-ahead log,
+    and can only take the file as one that nobody changes.
+    """
+    log, index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
+    if os.access(path.parent, os.W_OK) or index.exists():
+        return "ro"
+    if log.is_file() and log.stat().st_size > 0:
+        raise ConfigError(
+            f"got {path} with a write-ahead log that was never closed, in a folder that cannot be "
+            "written, wanted a place to read both together: copy the run's folder, and take the "
+            "copy"
+        )
+    return "ro&immutable=1"
 
 
 def check_schema(db: sqlite3.Connection, path: Path, schema: str = "main") -> None:

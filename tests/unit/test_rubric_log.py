@@ -1,5 +1,6 @@
 """The rubric file: compare-and-set, one application a key, restart, snapshot and exact restore."""
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -283,3 +284,22 @@ def test_a_damaged_snapshot_is_refused_and_changes_nothing(
         log.restore(tmp_path / "s", 1)
     assert log.current("q1").version == 2
     commit_steps(log, 3)
+
+
+def test_a_file_in_a_folder_that_cannot_be_written_is_read_and_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "run" / "rubrics.sqlite"
+    log = RubricLog(path)
+    log.register({"q1": make_rubric()})
+    unclosed = path.read_bytes(), path.with_name("rubrics.sqlite-wal").read_bytes()
+    log.close()
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    reader = RubricLog(path, is_read_only=True)
+    assert reader.query_ids() == ("q1",)
+    assert [p.name for p in path.parent.iterdir()] == ["rubrics.sqlite"]
+    reader.close()
+    for name, data in zip(("rubrics.sqlite", "rubrics.sqlite-wal"), unclosed, strict=True):
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(ConfigError, match="copy the run's folder"):
+        RubricLog(tmp_path / "rubrics.sqlite", is_read_only=True)
