@@ -157,7 +157,14 @@ def _add_editors(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     for parser in (approve, reject):
         parser.add_argument("ids", nargs="*", type=int, metavar="ID", help="as `waiting` shows it")
     for parser in (rollback, approve, reject):
-        parser.add_argument("--reason", default="", metavar="TEXT", help="kept with the edit")
+        parser.add_argument(
+            "--reason", type=_plain, default="", metavar="TEXT", help="kept with the edit"
+        )
+
+
+def _plain(text: str) -> str:
+    """Return a text that any file can hold: bytes that are none in the terminal's coding go."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _add_rubric(parser: argparse.ArgumentParser, without: str) -> None:

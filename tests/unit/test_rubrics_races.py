@@ -1,4 +1,4 @@
-"""Several people and a driver at one run's rubrics: events.jsonl and rubrics.sqlite agree."""
+"""Several people and a driver at one run: events.jsonl and rubrics.sqlite agree, and keep all."""
 
 import json
 import subprocess
@@ -11,6 +11,7 @@ import pytest
 
 from actors.rubric_log import RubricLog
 from core.errors import RunStopped
+from drivers.rubrics import main
 from drivers.run_files import RunFiles
 from drivers.run_lock import edits_lock
 from tests.run_example import make_run
@@ -81,3 +82,14 @@ def test_a_lock_that_a_killed_editor_left_is_no_lock(tmp_path: Path):
     assert path.exists()
     with edits_lock(path, timeout_s=5):
         pass
+
+
+def test_a_reason_whose_bytes_are_no_text_is_kept_as_far_as_it_is_one(tmp_path: Path):
+    files = make_run(tmp_path / "runs" / "mine").files
+    arguments = ["--rubric", "q1", "--to", "0", "--reason", "too\udcffvague"]
+    assert main(["rollback", str(files.folder), *arguments]) == 0
+    log = RubricLog(files.rubrics, is_read_only=True)
+    (edit,) = log.history("q1")[-1].edits
+    log.close()
+    assert edit.reason == "back to version 0: too?vague"
+    assert b"too?vague" in files.events.read_bytes()
