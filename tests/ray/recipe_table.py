@@ -92,6 +92,18 @@ ROWS = (
         accepted=(("adaptive", 2),),
         overrides=("evolution.apply=same_step",),
     ),
+    # Twice the rollouts: twice the judge calls, and still one writer call a group.
+    Row(
+        recipe="care",
+        script=writers.adaptive,
+        first=INITIAL * 2,
+        second=VETOED * 2,
+        judge=2 * 2 * ROLLOUTS,
+        writer=CARE_CALLS,
+        version=1,
+        accepted=(("adaptive", 2),),
+        overrides=("sampling.group_size=8",),
+    ),
     # A pair each for two control rollouts, and the merge: three calls a group. Criteria are local:
     # the second step begins with c1 and c2 again, so it makes a version too. All count the same.
     Row(
@@ -122,6 +134,19 @@ ROWS = (
             "chasing_tail_rare",
             "writingbench_rare",
         )
+    ),
+    # Twice the rollouts: still one writer and one rescoring call an event.
+    Row(
+        recipe="rare_negative",
+        script=writers.replacement,
+        first=REPLACED * 2,
+        second=REPLACED * 2,
+        judge=2 * 2 * ROLLOUTS,
+        rescore=PER_STEP,
+        writer=PER_STEP,
+        version=1,
+        accepted=(("replacement", 2),),
+        overrides=("sampling.group_size=8",),
     ),
     Row(recipe="sample_static"),
     Row(recipe="task_static"),
