@@ -29,27 +29,26 @@ from actors.learner_state import export_folder, load_state, save_state
 from actors.perturbation import Perturbation
 from actors.policy_model import load_policy, load_reference
 from actors.rank_reduce import gathered_if_any, summed
+from actors.step_tally import BegunStep, StepTally
 from actors.weights import publish_file, publish_objects
-from core.batching import MiniBatch, mini_batches, num_response_tokens, num_tokens
+from core.batching import (
+    EarlyPasses,
+    MiniBatch,
+    mini_batches,
+    num_response_tokens,
+    num_tokens,
+    without_groups,
+)
 from core.batching import rank_micro_batches as split_by_rank
 from core.config import LearnerConfig, PolicyConfig
 from core.deepspeed_config import learning_rate
 from core.errors import RunStopped
-from core.loss import LossInputs, LossSums, grpo_loss, token_mean, truncated_is_weights
-from core.mismatch import MAXIMA, SUMS, mismatch_metrics, mismatch_sums
+from core.loss import LossInputs, grpo_loss, token_mean, truncated_is_weights
+from core.mismatch import MAXIMA, mismatch_metrics
 from core.packing import PackedRow, pack_row
 from core.records import StepReport, TrainBatch, TrainingSample, WeightUpdate
 
 logger = logging.getLogger(__name__)
-
-LOSS_SUMS: tuple[str, ...] = (
-    "pg_loss",
-    "kl_loss",
-    "ppo_kl",
-    "clipped",
-    "clipped_lower",
-    "num_tokens",
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +82,7 @@ class PolicyLearner:
         self.rank = rank
         self.step = 0
         self._perturbation = Perturbation()
+        self._begun: BegunStep | None = None
 
     def __repr__(self) -> str:
         return f"PolicyLearner rank {self.rank} (step {self.step})"
@@ -112,23 +112,45 @@ class PolicyLearner:
         )
 
     # ------------------------------------------------------------------ training
+    def accumulate(self, early: EarlyPasses) -> None:
+        """Do the passes of groups that are ready; ``train_step`` of the whole batch must follow."""
+        start = time.perf_counter()
+        batch, tally = early.batch, StepTally()
+        samples = tuple(sample for group in batch.groups for sample in group)
+        micros = self._micro_batches(samples, is_off_policy=False)
+        self._passes(batch.step, micros, early.num_tokens, tally, is_last=False)
+        self._begun = BegunStep(
+            step=batch.step,
+            places=frozenset(place for place, group in enumerate(batch.groups) if group),
+            num_tokens=early.num_tokens,
+            tally=tally,
+            seconds=time.perf_counter() - start,
+        )
+
     def train_step(self, batch: TrainBatch) -> StepReport:
         """Do one optimizer step a mini-batch that has samples."""
         start = time.perf_counter()
+        begun, self._begun = self._begun, None
+        assert begun is None or begun.step == batch.step, "got another step than the one begun"
         set_learning_rate(self.engine, learning_rate(batch.step, self.learner))
-        parts = [part for part in mini_batches(batch, self.learner.mini_batches) if part]
-        prepared = [self._micro_batches(part, batch.is_off_policy) for part in parts]
-        losses = dict.fromkeys((*LOSS_SUMS, "entropy"), 0.0)
-        mismatch = dict.fromkeys((*SUMS, *MAXIMA), 0.0)
-        norms: list[float] = []
-        for number, (samples, micros) in enumerate(zip(parts, prepared, strict=True)):
-            is_measured = number == 0 or batch.is_off_policy
-            norms.append(
-                self._update(batch.step, samples, micros, losses, mismatch if is_measured else {})
+        number = self.learner.mini_batches
+        rest = batch if begun is None else without_groups(batch, begun.places)
+        parts = [
+            (part, self._micro_batches(left, batch.is_off_policy))
+            for part, left in zip(
+                mini_batches(batch, number), mini_batches(rest, number), strict=True
             )
+            if part
+        ]
+        tally, norms = StepTally() if begun is None else begun.tally, list[float]()
+        if begun is not None:
+            assert begun.num_tokens == num_response_tokens(parts[0][0]), "got other tokens"
+        for index, (samples, micros) in enumerate(parts):
+            is_measured = index == 0 or batch.is_off_policy
+            norms.append(self._update(batch.step, samples, micros, tally, is_measured=is_measured))
         self.step = batch.step
-        metrics = self._metrics(batch, losses, mismatch, norms)
-        seconds = time.perf_counter() - start
+        metrics = self._metrics(batch, tally, norms)
+        seconds = time.perf_counter() - start + (begun.seconds if begun is not None else 0.0)
         _give_memory_back()
         return StepReport(
             step=batch.step,
@@ -158,26 +180,42 @@ class PolicyLearner:
         step: int,
         samples: MiniBatch,
         micros: Sequence[MicroBatch],
-        losses: dict[str, float],
-        mismatch: dict[str, float],
+        tally: StepTally,
+        *,
+        is_measured: bool,
     ) -> float:
-        """One optimizer step; adds to ``losses`` and ``mismatch``, returns the gradient norm."""
+        """One optimizer step; returns the gradient norm."""
         total = num_response_tokens(samples)
-        for number, micro in enumerate(micros):
-            self.engine.set_gradient_accumulation_boundary(number == len(micros) - 1)
-            logprobs, entropy = self.engine(micro.row)
-            inputs = self._loss_inputs(micro, logprobs)
-            sums = grpo_loss(inputs, self.learner)
-            # DeepSpeed averages over ranks, the token mean adds up over them.
-            loss = token_mean(sums.loss, total) * self.world_size
-            self._stop_if_not_finite(float(loss.detach()), "loss", step, micro.query_ids)
-            self.engine.backward(loss)
-            _add_losses(losses, sums, entropy, micro.row)
-            _add_mismatch(mismatch, micro, inputs)
+        self._passes(step, micros, total, tally, is_last=True, is_measured=is_measured)
         norm = apply_gradients(self.engine, self.learner)
         query_ids = tuple(sample.query_id for sample in samples)
         self._stop_if_not_finite(norm, "gradient norm", step, query_ids)
         return norm
+
+    def _passes(
+        self,
+        step: int,
+        micros: Sequence[MicroBatch],
+        num_tokens: int,
+        tally: StepTally,
+        *,
+        is_last: bool,
+        is_measured: bool = True,
+    ) -> None:
+        """Add up the gradients of ``micros``; ``num_tokens`` is the whole mini-batch's."""
+        for number, micro in enumerate(micros):
+            is_boundary = is_last and number == len(micros) - 1
+            self.engine.set_gradient_accumulation_boundary(is_boundary)
+            logprobs, entropy = self.engine(micro.row)
+            inputs = self._loss_inputs(micro, logprobs)
+            sums = grpo_loss(inputs, self.learner)
+            # DeepSpeed averages over ranks, the token mean adds up over them.
+            loss = token_mean(sums.loss, num_tokens) * self.world_size
+            self._stop_if_not_finite(float(loss.detach()), "loss", step, micro.query_ids)
+            self.engine.backward(loss)
+            tally.add_losses(sums, entropy, micro.row)
+            if is_measured:
+                tally.add_mismatch(micro.row, micro.proximal_logprobs, inputs)
 
     def _loss_inputs(self, micro: MicroBatch, logprobs: Tensor) -> LossInputs:
         row, proximal = micro.row, micro.proximal_logprobs
@@ -209,14 +247,10 @@ class PolicyLearner:
             )
 
     def _metrics(
-        self,
-        batch: TrainBatch,
-        losses: dict[str, float],
-        mismatch: dict[str, float],
-        norms: Sequence[float],
+        self, batch: TrainBatch, tally: StepTally, norms: Sequence[float]
     ) -> dict[str, float]:
-        losses = summed(losses)
-        mismatch = summed(mismatch, maxima=MAXIMA)
+        losses = summed(tally.losses)
+        mismatch = summed(tally.mismatch, maxima=MAXIMA)
         samples = [sample for group in batch.groups for sample in group]
         metrics = {
             "actor/lr": learning_rate(batch.step, self.learner),
@@ -297,24 +331,6 @@ class PolicyLearner:
 
     def _facts(self) -> dict[str, int]:
         return {"world_size": self.world_size, "zero_stage": self.learner.zero_stage}
-
-
-def _add_losses(losses: dict[str, float], sums: LossSums, entropy: Tensor, row: PackedRow) -> None:
-    for name in LOSS_SUMS:
-        losses[name] += float(getattr(sums, name))
-    losses["entropy"] += float(entropy[row.loss_mask].sum())
-
-
-def _add_mismatch(mismatch: dict[str, float], micro: MicroBatch, inputs: LossInputs) -> None:
-    """Measured before the first optimizer step only; an empty ``mismatch`` is left alone."""
-    if not mismatch:
-        return
-    proximal = micro.proximal_logprobs
-    learner = inputs.learner_logprobs.detach() if proximal is None else proximal
-    row = micro.row
-    values = mismatch_sums(learner, row.rollout_logprobs, row.loss_mask, inputs.is_weights)
-    for name, value in values.items():
-        mismatch[name] = max(mismatch[name], value) if name in MAXIMA else mismatch[name] + value
 
 
 def _give_memory_back() -> None:

@@ -1,18 +1,31 @@
 """From scored groups to the micro-batches of every rank: plain arithmetic on records.
 
 ``train_batch`` leaves out what must not train; ``mini_batches`` splits a batch by query, one
-optimizer step each; ``rank_micro_batches`` gives every rank the same number of micro-batches (some
+optimizer step each; ``early_passes`` finds what can be computed before the last groups have their
+rewards; ``rank_micro_batches`` gives every rank the same number of micro-batches (some
 may be empty), because ranks meet in collectives and one that has fewer would leave the others
 waiting. All of it is deterministic, so each rank works out its own part from the whole batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from core.records import ScoredGroup, ScoredRollout, TrainBatch, TrainingSample
 
 MiniBatch = tuple[TrainingSample, ...]
 MicroBatch = tuple[TrainingSample, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EarlyPasses:
+    """Groups whose forward and backward passes can be done before the step is complete."""
+
+    batch: TrainBatch
+    """Empty places for the groups that are late, and for those of later mini-batches."""
+    num_tokens: int
+    """Response tokens of the whole first mini-batch, late groups included: the token mean's
+    denominator."""
 
 
 def train_batch(
@@ -37,6 +50,38 @@ def train_batch(
     )
 
 
+def early_passes(
+    step: int,
+    ready: Mapping[int, ScoredGroup],
+    late: Mapping[int, ScoredGroup],
+    *,
+    num_mini_batches: int,
+    drop_truncated: bool = False,
+) -> EarlyPasses | None:
+    """What can train while the rewards of ``late`` are still being made; None when nothing can.
+
+    ``ready`` and ``late`` are by draw position and make up a whole on-policy step; a late group is
+    scored as if its edit came to nothing. The gradient of a mini-batch is a sum over its samples,
+    so its passes may be done in two parts, as long as the denominator is known at the first: every
+    rollout of a late group must have a reward already. Only the first mini-batch is begun, since
+    no optimizer step may be done before the whole step is there.
+    """
+    first = range((len(ready) + len(late)) // num_mini_batches)
+    scored = {p: late.get(p) or ready[p] for p in first}
+    if any(r.reward is None for p in first if p in late for r in late[p].rollouts):
+        return None
+    samples = {p: _samples(group, False, drop_truncated) for p, group in scored.items()}
+    early = {p for p in first if p in ready and samples[p]}
+    if not early or not any(samples[p] for p in first if p in late):
+        return None
+    places = range(len(ready) + len(late))
+    groups = tuple(samples[p] if p in early else () for p in places)
+    return EarlyPasses(
+        batch=TrainBatch(step=step, groups=groups, is_off_policy=False),
+        num_tokens=sum(num_response_tokens(part) for part in samples.values()),
+    )
+
+
 def mini_batches(batch: TrainBatch, num: int) -> tuple[MiniBatch, ...]:
     """Split by query, in order, into ``num`` parts whose numbers of groups differ by at most 1."""
     total = len(batch.groups)
@@ -45,6 +90,12 @@ def mini_batches(batch: TrainBatch, num: int) -> tuple[MiniBatch, ...]:
         tuple(sample for group in batch.groups[start:end] for sample in group)
         for start, end in pairwise(bounds)
     )
+
+
+def without_groups(batch: TrainBatch, places: Set[int]) -> TrainBatch:
+    """The same batch with empty places instead of these groups."""
+    groups = tuple(() if i in places else group for i, group in enumerate(batch.groups))
+    return replace(batch, groups=groups)
 
 
 def rank_micro_batches(

@@ -14,6 +14,7 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from actors.learner_engine import LOOPBACK
 from actors.policy_learner import PolicyLearnerActor, RankSetup
+from core.batching import EarlyPasses
 from core.config import RunConfig
 from core.errors import ConfigError, RunStopped, WeightSyncError
 from core.records import StepReport, TrainBatch, TrainingSample, WeightUpdate
@@ -83,6 +84,12 @@ class LearnerGroup:
             f"train step {batch.step}", lambda actor: actor.train_step.remote(shared)
         )
         return reports[0]
+
+    async def accumulate(self, early: EarlyPasses) -> None:
+        """Do the passes of groups that are ready before their step is."""
+        shared = ray.put(early)
+        step = early.batch.step
+        await self._all(f"begin train step {step}", lambda actor: actor.accumulate.remote(shared))
 
     async def logprobs(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
         """Log-probs of each sample's response tokens under the current weights."""

@@ -4,12 +4,13 @@
       ^                                                                                       |
       +----------------------- a slot is freed after the weight sync -------------------------+
 
-Stages are coroutines joined by bounded queues. ``(max_policy_age + 1) * groups_per_step`` slots are
-all that is ever between admission and weight sync, so a group's oldest token is at most
-``max_policy_age`` versions behind the learner; 0 is the synchronous on-policy run in the same code.
-Training takes the groups of a step in draw order, so slow queries are not left out. The trainer is
-the only finite stage; any other stage that ends is an error. A stop request is honoured between
-steps and while waiting for groups; what was in flight is generated again by the next start.
+Stages are coroutines joined by bounded queues; scored groups wait in ``drivers/collecting.py``.
+``(max_policy_age + 1) * groups_per_step`` slots are all that is ever between admission and weight
+sync, so a group's oldest token is at most ``max_policy_age`` versions behind the learner; 0 is the
+synchronous on-policy run in the same code. Training takes the groups of a step in draw order, so
+slow queries are not left out. The trainer is the only finite stage; any other stage that ends is an
+error. A stop request is honoured between steps and while waiting for groups; what was in flight is
+generated again by the next start.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from core.config_evolution import rubric_scope
 from core.errors import ConfigError, RunStopped
 from core.query import Query, rubric_id
 from core.records import Draw, GradedGroup, ScoredGroup, WeightUpdate
+from drivers.collecting import Collected, Collector
 from drivers.evaluate import Evaluator
 from drivers.gathered import gathered
 from drivers.grading import Grader
@@ -83,8 +85,7 @@ class TrainLoop:
         self._slots = asyncio.Semaphore(loop.slots)
         self._drawn: asyncio.Queue[Draw] = asyncio.Queue(loop.slots)
         self._graded: asyncio.Queue[GradedGroup] = asyncio.Queue(loop.slots)
-        self._scored: asyncio.Queue[ScoredGroup] = asyncio.Queue(loop.slots)
-        self._early: dict[Draw, ScoredGroup] = {}
+        self._collector = Collector(config, parts.learner)
         self._grader = Grader(parts.pool, parts.judge, parts.store, config.sampling, config.seed)
         self._desk = EditDesk(config, parts, self._grader, recorder.edit)
         self._method = make_method(self._desk, parts)
@@ -195,23 +196,26 @@ class TrainLoop:
         while True:
             group = await self._graded.get()
             self._desk.saw(group)
+            if self._method.edits_same_step(group):
+                self._collector.expect(group)
             group = await self._method.same_step(group)
             self._edits.start(group)
             scored = score_group(group, self._config.reward, self._config.advantage)
             self._monitor.start(scored)
             self._meter.times.scored(group.draw)
-            await self._scored.put(scored)
+            self._collector.put(scored)
 
     # ------------------------------------------------------------------ training
     async def _train(self, done: int) -> Position:
         saved = done
         for step in range(done + 1, self._config.loop.steps + 1):
             clock = StepClock()
-            groups = await self._unless_stopped(self._collect(step))
-            if groups is None:
+            collected = await self._unless_stopped(self._collect(step))
+            if collected is None:
                 break
             clock.mark("idle")
-            await self._train_step(step, groups, clock)
+            clock.move("idle", "update_actor", collected.early_s)
+            await self._train_step(step, collected.groups, clock)
             done = step
             # What a used-up budget left unjudged is no fault of the judge's.
             problem = "" if self._stop_reason else self._meter.judge_problem(step)
@@ -228,20 +232,17 @@ class TrainLoop:
             raise RunStopped(self._stop_reason)
         return self._position(done)
 
-    async def _collect(self, step: int) -> list[ScoredGroup]:
+    async def _collect(self, step: int) -> Collected:
         """Return the step's groups: those of its draw in draw order, or the first finished."""
         num_groups = self._config.loop.groups_per_step
         if self._config.loop.order == "finished":
-            return [await self._scored.get() for _ in range(num_groups)]
-        wanted = [self._stream.draw((step - 1) * num_groups + i) for i in range(num_groups)]
-        while not all(draw in self._early for draw in wanted):
-            group = await self._scored.get()
-            self._early[group.draw] = group
-        return [self._early.pop(draw) for draw in wanted]
+            return await self._collector.finished(num_groups)
+        first = (step - 1) * num_groups
+        return await self._collector.drawn(
+            [self._stream.draw(first + i) for i in range(num_groups)]
+        )
 
-    async def _unless_stopped(
-        self, collecting: Coroutine[Any, Any, list[ScoredGroup]]
-    ) -> list[ScoredGroup] | None:
+    async def _unless_stopped(self, collecting: Coroutine[Any, Any, Collected]) -> Collected | None:
         """Await the groups, or None when a stop is requested first."""
         groups = asyncio.ensure_future(collecting)
         stop = asyncio.ensure_future(self._stop.wait())
@@ -298,7 +299,7 @@ class TrainLoop:
         return {
             "drawn": self._drawn.qsize(),
             "graded": self._graded.qsize(),
-            "scored": self._scored.qsize() + len(self._early),
+            "scored": len(self._collector),
             "edits": self._edits.num_running,
         }
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from actors.rubric_log import RubricVersion
+from core.batching import EarlyPasses
 from core.records import (
     Commit,
     CommitResult,
@@ -51,6 +52,11 @@ class Learner(Protocol):
 
     async def train_step(self, batch: TrainBatch) -> StepReport:
         """Do the batch's optimizer steps; raises RunStopped on a non-finite loss."""
+        ...
+
+    async def accumulate(self, early: EarlyPasses) -> None:
+        """Do the forward and backward passes of groups that are ready before their step is; the
+        optimizer step follows with ``train_step`` of the whole batch, which leaves them out."""
         ...
 
     async def publish(self, version: int) -> WeightUpdate:

@@ -26,12 +26,18 @@ class StepClock:
     def __init__(self) -> None:
         self._started = self._last = time.monotonic()
         self.seconds: dict[str, float] = {}
+        self._moved: dict[str, float] = {}
 
     def mark(self, name: str) -> None:
         """Note the time since the last mark under ``name``."""
         now = time.monotonic()
-        self.seconds[name] = now - self._last
+        self.seconds[name] = now - self._last + self._moved.pop(name, 0.0)
         self._last = now
+
+    def move(self, source: str, target: str, seconds: float) -> None:
+        """Count seconds that were marked as ``source`` to ``target``, when that is marked."""
+        self.seconds[source] -= seconds
+        self._moved[target] = self._moved.get(target, 0.0) + seconds
 
     @property
     def total_s(self) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from actors.rubric_log import RubricVersion
+from core.batching import EarlyPasses
 from core.records import (
     Commit,
     CommitResult,
@@ -69,6 +70,10 @@ class FakeLearner:
         self.update_s = update_s
         self.version = 0
         self.batches: list[TrainBatch] = []
+        self.early: list[EarlyPasses] = []
+
+    async def accumulate(self, early: EarlyPasses) -> None:
+        self.early.append(early)
 
     async def train_step(self, batch: TrainBatch) -> StepReport:
         await asyncio.sleep(self.update_s)

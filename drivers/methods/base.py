@@ -3,8 +3,8 @@
 Every hook does nothing by default, which is the method ``static``. A method decides with the pure
 code in ``core/evolution`` and acts through its ``EditDesk``. No hook raises for a writer or judge
 that failed: the old rubric and the old rewards stay, and it is counted. The hooks of one draw, in
-order: ``ready``, ``control``, ``grading_rubric`` (whole groups only), ``same_step``,
-``next_visit``; of one step: ``step_collected``.
+order: ``ready``, ``control``, ``grading_rubric`` (whole groups only), ``edits_same_step``,
+``same_step``, ``next_visit``; of one step: ``step_collected``.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,6 +44,11 @@ class Method:
     async def grading_rubric(self, group: UngradedGroup) -> Rubric:
         """Return the rubric that the group is graded under, committed if it is a new version."""
         return group.rubric
+
+    def edits_same_step(self, group: GradedGroup) -> bool:
+        """Whether ``same_step`` will ask for an edit: the group's rewards then come late, and the
+        others' training passes need not wait for them."""
+        return False
 
     async def same_step(self, group: GradedGroup) -> GradedGroup:
         """Return the group under the rubric that rewards it in this step."""

@@ -22,6 +22,10 @@ class Care(Method):
         """See ``Method``."""
         return not self._is_same_step
 
+    def edits_same_step(self, group: GradedGroup) -> bool:
+        """See ``Method``."""
+        return self._is_same_step and self._contrast.is_due(group)
+
     async def same_step(self, group: GradedGroup) -> GradedGroup:
         """See ``Method``."""
         return await self._contrast.for_this_step(group) if self._is_same_step else group

@@ -35,6 +35,14 @@ class Contrast:
         self._trigger = trigger
         self._gatekeeper = Gatekeeper(gates, desk)
 
+    def is_due(self, group: GradedGroup) -> bool:
+        """Whether the group's top rollout will be contrasted."""
+        reward = self._desk.config.reward
+        top = top_rollout(group, reward)
+        if top is None or contrast_request(group, self._care, reward) is None:
+            return False
+        return bool(contrast_reason(group, top, self._trigger, reward))
+
     async def for_next_visit(self, group: GradedGroup, is_expired: Callable[[], bool]) -> None:
         """Commit the edit for the query's next draw."""
         started = time.monotonic()

@@ -14,6 +14,10 @@ class Rare(Method):
         super().__init__(desk)
         self._replacement = Replacement(desk, evolution.rare)
 
+    def edits_same_step(self, group: GradedGroup) -> bool:
+        """See ``Method``."""
+        return self._replacement.is_due(group)
+
     async def same_step(self, group: GradedGroup) -> GradedGroup:
         """See ``Method``."""
         return await self._replacement.for_this_step(group)

@@ -28,6 +28,10 @@ class Ratchet(Method):
         """See ``Method``."""
         return True
 
+    def edits_same_step(self, group: GradedGroup) -> bool:
+        """See ``Method``."""
+        return self._replacement.is_due(group)
+
     async def same_step(self, group: GradedGroup) -> GradedGroup:
         """See ``Method``."""
         return await self._replacement.for_this_step(group)

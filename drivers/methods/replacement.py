@@ -33,6 +33,10 @@ class Replacement:
         self._rare = rare
         self._gatekeeper = Gatekeeper(gates or GatesConfig(), desk)
 
+    def is_due(self, group: GradedGroup) -> bool:
+        """Whether the group has saturated criteria to replace."""
+        return replacement_request(group, self._rare) is not None
+
     async def for_this_step(self, group: GradedGroup) -> GradedGroup:
         """Return the group under the next rubric version, or as it is."""
         request = replacement_request(group, self._rare)

@@ -8,7 +8,7 @@ import asyncio
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from core.batching import EarlyPasses
 from core.config import DataConfig, LearnerConfig, LoopConfig, PolicyConfig, RunConfig
 from core.errors import ConfigError, RunStopped
 from core.records import StepReport, TrainBatch, TrainingSample, WeightUpdate
@@ -72,14 +73,19 @@ class Outcome:
     folder: Path
 
 
-async def two_steps(model: str, folder: Path, transport: Any, **learner: Any) -> Outcome:
+async def two_steps(
+    model: str, folder: Path, transport: Any, *, is_begun_early: bool = False, **learner: Any
+) -> Outcome:
     """Train, publish, save, export, then train once more."""
     group = LearnerGroup(
         config_for(model, **learner), weights_folder=str(folder / "shm"), transport=transport
     )
     try:
         await group.start()
-        reports = [await group.train_step(tiny_batch(step)) for step in (1, 2)]
+        reports = [await group.train_step(tiny_batch(1))]
+        if is_begun_early:
+            await group.accumulate(first_of_two_groups(tiny_batch(2)))
+        reports.append(await group.train_step(tiny_batch(2)))
         update = await group.publish(2)
         weights = await weights_of(update)
         logprobs = await group.logprobs(SAMPLES)
@@ -89,6 +95,15 @@ async def two_steps(model: str, folder: Path, transport: Any, **learner: Any) ->
         return Outcome(reports, update, weights, logprobs, third, folder)
     finally:
         group.close()
+
+
+def first_of_two_groups(batch: TrainBatch) -> EarlyPasses:
+    """One of the two groups of the batch's first mini-batch (of two)."""
+    ready, late = batch.groups[:2]
+    return EarlyPasses(
+        batch=replace(batch, groups=(ready, (), (), ())),
+        num_tokens=sum(len(sample.token_ids) for sample in (*ready, *late)),
+    )
 
 
 async def weights_of(update: WeightUpdate) -> dict[str, Tensor]:
@@ -113,7 +128,9 @@ def two_ranks(
 ) -> tuple[int, Outcome]:
     folder = tmp_path_factory.mktemp(f"zero{request.param}")
     stage = request.param
-    return stage, asyncio.run(two_steps(tiny, folder, "shm", num_ranks=2, zero_stage=stage))
+    # One rank does the whole step at once, two ranks do a part of it before the rest is there.
+    steps = two_steps(tiny, folder, "shm", is_begun_early=True, num_ranks=2, zero_stage=stage)
+    return stage, asyncio.run(steps)
 
 
 def test_one_rank_trains_and_its_log_probs_are_those_of_its_weights(

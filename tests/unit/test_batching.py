@@ -9,6 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from actors.policy_model import PolicyModel, load_policy
 from core.batching import (
+    early_passes,
     mini_batches,
     num_response_tokens,
     num_tokens,
@@ -96,6 +97,37 @@ def test_truncated_rollouts_train_unless_they_are_to_be_left_out() -> None:
             drop_truncated=is_dropped,
         )
         assert [[s.index for s in samples] for samples in batch.groups] == wanted
+
+
+def test_groups_train_early_where_the_late_ones_of_their_mini_batch_are_sure_to_train() -> None:
+    pair = (scored(0, 1.0, 0.7), scored(1, 0.0, -0.7, tokens=5))
+    groups = {p: group(p, *pair) for p in range(4)}
+    early = early_passes(6, {p: groups[p] for p in (0, 2, 3)}, {1: groups[1]}, num_mini_batches=2)
+    assert early is not None
+    assert [len(samples) for samples in early.batch.groups] == [2, 0, 0, 0]
+    assert early.num_tokens == 2 * (2 + 5)
+    assert (early.batch.step, early.batch.is_off_policy) == (6, False)
+
+
+@pytest.mark.parametrize(
+    ("late", "number"),
+    [([], 1), ([0, 1], 2), ([2], 2), ([0, 1, 2, 3], 1)],
+    ids=["none is late", "a mini-batch is all late", "a later mini-batch", "all are late"],
+)
+def test_nothing_trains_early_where_no_group_could_wait_for_another(
+    late: list[int], number: int
+) -> None:
+    groups = {p: group(p, scored(0, 1.0, 0.7), scored(1, 0.0, -0.7)) for p in range(4)}
+    ready = {p: g for p, g in groups.items() if p not in late}
+    late_groups = {p: groups[p] for p in late}
+    assert early_passes(1, ready, late_groups, num_mini_batches=number) is None
+
+
+def test_a_late_group_with_an_ungraded_rollout_lets_nothing_train_early() -> None:
+    """Its edit could give that rollout a reward, and the denominator another value."""
+    whole = group(0, scored(0, 1.0, 0.7), scored(1, 0.0, -0.7))
+    torn = group(1, scored(0, 1.0, 0.7), scored(1, 0.0, -0.7), scored(2, None, 0.0))
+    assert early_passes(1, {0: whole}, {1: torn}, num_mini_batches=1) is None
 
 
 def test_mini_batches_split_by_query_in_order_and_evenly() -> None:
