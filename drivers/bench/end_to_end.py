@@ -1,0 +1,90 @@
+"""Rollouts per second of whole steps, ours against TRL's GRPOTrainer on the same work.
+
+A step is: generate, grade by rules, update, bring the new weights to the engine. Both sides run on
+the same cores one after another, in processes of their own, with the same model, queries, lengths
+and optimizer steps (``end_to_end_work.py``); warm-up steps are left out. ``rollouts_per_s`` is
+our on-policy run (``max_policy_age`` 0), as TRL's is; at age 1, with off-policy correction, ours
+stands beside it.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from drivers.bench.end_to_end_sides import Side, run_ours, run_trl
+from drivers.bench.end_to_end_work import Work
+from drivers.bench.part import Options, Part, Row
+from drivers.packaged_model import resolve_model
+
+log = logging.getLogger("ratchet")
+
+_PHASES = ("timing_s/gen", "timing_s/update_actor", "timing_s/update_weights", "timing_s/reward")
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Return the figures of both sides and their ratio."""
+    work = Work(
+        model=resolve_model("packaged:smollm2-135m-instruct"),
+        num_threads=len(os.sched_getaffinity(0)),
+        seed=options.seed,
+    )
+    if options.is_short:
+        work = replace(work, measured_steps=1, group_size=4, max_new_tokens=32)
+    ours = run_ours(work, age=0)
+    trl = run_trl(replace(work, measured_steps=min(2, work.measured_steps)))
+    ahead = run_ours(work, age=1)
+    log.info("a step: ours %.1f s, at age 1 %.1f s, TRL %.1f s", *_step_s(ours, ahead, trl))
+    return result(ours, ahead, trl, work)
+
+
+def result(ours: Side, ahead: Side, trl: Side, work: Work) -> dict[str, Any]:
+    """Return what stands in the result file."""
+    return {
+        "rollouts_per_s": ours.rollouts_per_s,
+        "trl_rollouts_per_s": trl.rollouts_per_s,
+        "rollouts_per_s_ratio": ours.rollouts_per_s / trl.rollouts_per_s,
+        "tokens_per_s_ratio": ours.tokens_per_s / trl.tokens_per_s,
+        "max_policy_age": 0,
+        "age1_rollouts_per_s": ahead.rollouts_per_s,
+        "age1_rollouts_per_s_ratio": ahead.rollouts_per_s / trl.rollouts_per_s,
+        "ours": _figures(ours),
+        "ours_age1": _figures(ahead),
+        "trl": _figures(trl),
+        "work": {k: v for k, v in work.as_json().items() if k != "model"},
+    }
+
+
+def _figures(side: Side) -> dict[str, float]:
+    """Return a side's step and its phases in seconds (at age 1 they overlap)."""
+    phases = {name: side.mean(name) for name in _PHASES if all(name in s for s in side.steps)}
+    return {
+        "step_s": side.step_s,
+        "tokens_per_rollout": side.tokens_per_rollout,
+        **phases,
+    }
+
+
+def _step_s(*sides: Side) -> list[float]:
+    return [side.step_s for side in sides]
+
+
+def rows(result: dict[str, Any]) -> Sequence[Row]:
+    """Return the table's rows."""
+    ours, ahead, trl = result["ours"], result["ours_age1"], result["trl"]
+    return [
+        Row(name="rollouts a second, ours", value=result["rollouts_per_s"], unit="1/s"),
+        Row(name="rollouts a second, TRL", value=result["trl_rollouts_per_s"], unit="1/s"),
+        Row(name="ours over TRL", value=result["rollouts_per_s_ratio"], at_least=2.5),
+        Row(name="ours over TRL, in tokens", value=result["tokens_per_s_ratio"]),
+        Row(name="ours at age 1 over TRL", value=result["age1_rollouts_per_s_ratio"]),
+        Row(name="a step, ours", value=ours["step_s"], unit="s"),
+        Row(name="a step, ours at age 1", value=ahead["step_s"], unit="s"),
+        Row(name="a step, TRL", value=trl["step_s"], unit="s"),
+        Row(name="generation, ours", value=ours["timing_s/gen"], unit="s"),
+        Row(name="generation, TRL", value=trl["timing_s/gen"], unit="s"),
+    ]
+
+
+PART = Part(name="end_to_end", measure=measure, rows=rows)
