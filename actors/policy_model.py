@@ -6,17 +6,19 @@ DeepSpeed, which owns the module, sees fp32 parameters and gradients.
 Models whose logits are changed after the head, or whose attention is windowed, are refused.
 """
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from actors.packed_attention import PACKED_ATTENTION, register
-from core.config import LearnerConfig, PolicyConfig
 from core.errors import ConfigError
 from core.logprobs import chunked_logprobs
 from core.packing import PackedRow
+
+if TYPE_CHECKING:  # the model alone needs torch and transformers and nothing else
+    from core.config import LearnerConfig, PolicyConfig
 
 NEUTRAL_LOGITS = {"final_logit_softcapping": None, "logit_scale": 1.0, "logits_scaling": 1.0}
 """Config fields that change logits after the head, with the value at which they do nothing."""
@@ -64,17 +66,23 @@ class PolicyModel(nn.Module):
         """Log-probs [T] of ``row.targets`` with gradient, and entropies [T] without."""
         device = row.input_ids.device.type
         with torch.autocast(device, dtype=torch.bfloat16, enabled=self.use_bf16):
-            states = self.model.get_decoder()(
-                input_ids=row.input_ids.unsqueeze(0),
-                position_ids=row.position_ids.unsqueeze(0),
-                use_cache=False,
-                packed_slots=row.slots,
-                packed_shape=row.shape,
-            ).last_hidden_state[0]
-            return self.head(states.index_select(0, row.predicts), row.targets)
+            return self.head(self.states(row), row.targets)
+
+    def states(self, row: PackedRow) -> Tensor:
+        """The last hidden states [T, D] that predict ``row.targets``."""
+        states = self.model.get_decoder()(
+            input_ids=row.input_ids.unsqueeze(0),
+            position_ids=row.position_ids.unsqueeze(0),
+            use_cache=False,
+            packed_slots=row.slots,
+            packed_shape=row.shape,
+        ).last_hidden_state[0]
+        return states.index_select(0, row.predicts)
 
 
-def load_policy(policy: PolicyConfig, learner: LearnerConfig, temperature: float) -> PolicyModel:
+def load_policy(
+    policy: "PolicyConfig", learner: "LearnerConfig", temperature: float
+) -> PolicyModel:
     """Read the policy in fp32, ready to train."""
     policy_model = _load(policy, learner, temperature, torch.float32)
     if learner.gradient_checkpointing:
@@ -83,7 +91,7 @@ def load_policy(policy: PolicyConfig, learner: LearnerConfig, temperature: float
 
 
 def load_reference(
-    policy: PolicyConfig, learner: LearnerConfig, temperature: float
+    policy: "PolicyConfig", learner: "LearnerConfig", temperature: float
 ) -> PolicyModel | None:
     """The frozen reference policy of the KL term in bf16; None when the coefficient is 0."""
     if learner.kl_coef == 0:
@@ -93,7 +101,7 @@ def load_reference(
 
 
 def _load(
-    policy: PolicyConfig, learner: LearnerConfig, temperature: float, dtype: torch.dtype
+    policy: "PolicyConfig", learner: "LearnerConfig", temperature: float, dtype: torch.dtype
 ) -> PolicyModel:
     register()
     model = AutoModelForCausalLM.from_pretrained(

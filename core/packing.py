@@ -9,11 +9,13 @@ backward pass beside the others.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from core.records import TrainingSample
+if TYPE_CHECKING:  # the row alone needs torch and nothing else
+    from core.records import TrainingSample
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +56,7 @@ class PackedRow:
         )
 
 
-def pack_row(samples: Sequence[TrainingSample]) -> PackedRow:
+def pack_row(samples: "Sequence[TrainingSample]") -> PackedRow:
     """Lay the samples out in one row."""
     if not samples:
         return _empty_row()

@@ -13,8 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from core.errors import ConfigError
 from drivers.bench.part import Row
 
@@ -63,7 +61,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "cpus": len(os.sched_getaffinity(0)),
         "processor": _processor(),
-        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
     }
 
 
