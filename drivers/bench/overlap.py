@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -188,15 +188,13 @@ def _ray() -> Iterator[Path]:
         runtime_env={"env_vars": {"PYTHONPATH": root}},
         _temp_dir=str(folder / "ray"),
     )
-    try:
+    with ExitStack() as ending:  # in reverse order, each whatever happens to the others
+        ending.callback(shutil.rmtree, folder, ignore_errors=True)
+        ending.callback(ray.shutdown)
         start()
+        ending.callback(serve.shutdown)
         serve.start(proxy_location="Disabled")
         yield folder
-    finally:
-        if ray.is_initialized():
-            serve.shutdown()
-            ray.shutdown()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 # ------------------------------------------------------------------ figures
