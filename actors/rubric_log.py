@@ -13,9 +13,10 @@ report reads a run through it. What always holds:
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from actors.rubric_schema import (
     COMMIT_FIELDS,
@@ -38,6 +39,8 @@ from core.errors import ConfigError
 from core.records import Commit, CommitResult, RubricEdit, Verdict
 from core.rows import edit_from_row, rubric_from_row, rubric_row
 from core.rubric import Rubric
+
+T = TypeVar("T")
 
 MAX_REASON_CHARS = 2000
 """Longest reason kept in the verdict cache; the rollout's own row keeps it whole."""
@@ -82,27 +85,29 @@ class RubricLog:
     def register(self, rubrics: Mapping[str, Rubric]) -> None:
         """Make version 0 of each rubric known by its id; a known one must be the same."""
         with transaction(self._db):
-            for rubric_id, rubric in rubrics.items():
-                self._register(rubric_id, rubric)
-        self._count()
+            num_new = sum(self._register(i, rubric) for i, rubric in rubrics.items())
+        self.num_rubrics += num_new
 
-    def _register(self, rubric_id: str, rubric: Rubric) -> None:
+    def _register(self, rubric_id: str, rubric: Rubric) -> bool:
+        """Return whether it is new."""
         if rubric.version != 0:
             raise ConfigError(f"rubric {rubric_id!r}: got version {rubric.version}, wanted 0")
+        text = _text(rubric_row(rubric))
         row = self._db.execute(
             "SELECT rubric FROM versions WHERE query_id = ? AND version = 0", (rubric_id,)
         ).fetchone()
         if row is None:
             self._db.execute(
                 "INSERT INTO versions (query_id, version, rubric, step) VALUES (?, 0, ?, 0)",
-                (rubric_id, _text(rubric_row(rubric))),
+                (rubric_id, text),
             )
-        elif _rubric(row[0]) != rubric:
+        elif row[0] != text and _rubric(row[0]) != rubric:
             raise ConfigError(
                 f"rubric {rubric_id!r}: got another initial rubric than the one this run began "
                 "with (the data file changed), wanted the same: give the run another name, or "
                 "start over with fresh=true"
             )
+        return row is None
 
     def current(self, query_id: str) -> Rubric:
         """Return the current rubric; KeyError for one that was never registered."""
@@ -294,6 +299,28 @@ class RubricLog:
         moved = restore_snapshot(self._db, Path(folder) if folder else None, step)
         self._count()
         return moved
+
+    # -------------------------------------------------------------- many changes at once
+    def together(self, changes: Sequence[Callable[[], T]]) -> list[T | Exception]:
+        """Do changes of this file in one transaction, on disk when this returns.
+
+        One that raises undoes itself, and its error stands in its place. Raises when the
+        transaction breaks; then nothing of it is kept.
+        """
+        results: list[T | Exception] = []
+        try:
+            with transaction(self._db):
+                for change in changes:
+                    try:
+                        results.append(change())
+                    except Exception as error:
+                        if not self._db.in_transaction:  # the disk ended it, for all of them
+                            raise
+                        results.append(error)
+        except BaseException:
+            self._count()
+            raise
+        return results
 
     # -------------------------------------------------------------- inner parts
     def _count(self) -> None:

@@ -182,16 +182,35 @@ def _make_or_migrate(db: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def transaction(db: sqlite3.Connection) -> Iterator[None]:
+def transaction(db: sqlite3.Connection, *, is_immediate: bool = True) -> Iterator[None]:
     """BEGIN IMMEDIATE to COMMIT; rolled back whole on any exception, a failed COMMIT's too.
 
-    A full disk ends a transaction by itself or leaves it open; either way the next one can begin.
+    Inside another one it is a savepoint: an exception undoes what is inside and no more, and what
+    is inside is on disk when the outer one is. A full disk ends a transaction by itself or leaves
+    it open; either way the next one can begin.
     """
-    db.execute("BEGIN IMMEDIATE")
+    if db.in_transaction:
+        with _savepoint(db):
+            yield
+        return
+    db.execute("BEGIN IMMEDIATE" if is_immediate else "BEGIN")
     try:
         yield
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def _savepoint(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("SAVEPOINT inner_part")
+    try:
+        yield
+        db.execute("RELEASE inner_part")
+    except BaseException:
+        if db.in_transaction:  # an error of the disk may have ended the outer one
+            db.execute("ROLLBACK TO inner_part")
+            db.execute("RELEASE inner_part")
         raise

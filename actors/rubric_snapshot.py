@@ -30,6 +30,9 @@ _IS_AS_OF = (
     "AND w.version <= v.version AND w.step > :step)"
 )
 
+# By the primary key: `key` alone has no index, and a search for each commit would be quadratic.
+_IS_MADE_BY = "v.query_id = c.query_id AND v.version = c.to_version AND v.key = c.key"
+
 # Versions are compared by content and by the commit that made them.
 _VERSION_FIELDS = "query_id, version, rubric, step, key"
 
@@ -37,7 +40,10 @@ _WAITING_FIELDS = f"status, rubric, decision, decided, {COMMIT_FIELDS}"
 
 
 def write_snapshot(db: sqlite3.Connection, folder: Path, step: int) -> None:
-    """Copy the state as of ``step`` into ``folder`` with one read transaction; fsynced, atomic."""
+    """Copy the state as of ``step`` into ``folder``; fsynced, atomic.
+
+    The run's own file is only read, in one transaction: another connection may commit meanwhile.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / SNAPSHOT_NAME
     part = folder / f"{SNAPSHOT_NAME}.tmp"
@@ -55,7 +61,7 @@ def write_snapshot(db: sqlite3.Connection, folder: Path, step: int) -> None:
 def _copy(db: sqlite3.Connection, step: int) -> None:
     create_tables(db, "snap")
     at = {"step": step}
-    with transaction(db):
+    with transaction(db, is_immediate=False):  # locks no more than it touches: it reads `main`
         db.execute(
             f"INSERT INTO snap.versions ({_VERSION_FIELDS}) SELECT {_VERSION_FIELDS} "
             f"FROM main.versions v WHERE {_IS_AS_OF} ORDER BY v.rowid",
@@ -63,7 +69,8 @@ def _copy(db: sqlite3.Connection, step: int) -> None:
         )
         db.execute(
             f"INSERT INTO snap.commits ({COMMIT_FIELDS}) SELECT {COMMIT_FIELDS} "
-            "FROM main.commits c WHERE EXISTS (SELECT 1 FROM snap.versions s WHERE s.key = c.key) "
+            "FROM main.commits c WHERE EXISTS (SELECT 1 FROM snap.versions v "
+            f"WHERE {_IS_MADE_BY}) "
             "OR (c.from_version = c.to_version AND c.step <= :step) ORDER BY c.seq",
             at,
         )
@@ -155,7 +162,7 @@ def _set_aside(db: sqlite3.Connection, step: int) -> int:
         f"INSERT INTO main.set_aside (restored_step, rubric, {COMMIT_FIELDS}) "
         "SELECT :step, v.rubric, c.key, c.query_id, c.from_version, c.to_version, c.step, c.visit, "
         "c.edits, c.writer, c.seconds, c.time FROM main.commits c "
-        "LEFT JOIN main.versions v ON v.key = c.key "
+        f"LEFT JOIN main.versions v ON {_IS_MADE_BY} "
         "WHERE c.key IN (SELECT key FROM gone) ORDER BY c.seq",
         {"step": step},
     ).rowcount

@@ -140,13 +140,13 @@ async def start_store(
 
     ``options`` go to the actor's ``.options()`` on top of: no CPU of its own, restarts and call
     retries without limit (each is an event of its own; the client bounds every wait).
-    ``rubrics`` are registered on opening, so that the name in the dashboard counts them.
+    ``rubrics`` are registered before this returns, and the name in the dashboard counts them.
     """
     name = f"RubricStore [{run_name}]"
     chosen = {"name": name, "num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
     chosen |= dict(options or {})
     try:
-        handle = RubricStoreActor.options(**chosen).remote(str(path), dict(rubrics or {}))
+        handle = RubricStoreActor.options(**chosen).remote(str(path), len(rubrics or {}))
         await asyncio.wait_for(handle.pid.remote(), timeout_s)
     except TimeoutError:
         raise TimeoutError(
@@ -155,7 +155,13 @@ async def start_store(
         ) from None
     except RayActorError as error:
         raise ConfigError(f"{name} could not open {path}: {_reason(error)}") from error
-    return StoreClient(handle, name, timeout_s=timeout_s)
+    client = StoreClient(handle, name, timeout_s=timeout_s)
+    try:
+        await client.register(rubrics or {})
+    except BaseException:
+        client.close()
+        raise
+    return client
 
 
 def _reason(error: Exception) -> str:

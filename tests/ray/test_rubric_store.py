@@ -165,10 +165,20 @@ async def test_rubrics_given_at_the_start_are_registered_and_counted_in_the_repr
     assert (await client.current("q1")).version == 0
     client.close()
     # What Ray shows is the repr of the plain class, which needs no cluster.
-    store = RubricStore(
-        str(tmp_path / "rubrics.sqlite"), {"q1": make_rubric(), "q2": make_rubric()}
-    )
+    assert repr(RubricStore(str(tmp_path / "rubrics.sqlite"))) == "RubricStore (1 rubrics, 0 edits)"
+    store = RubricStore(str(tmp_path / "new.sqlite"), num_rubrics=2)
     assert repr(store) == "RubricStore (2 rubrics, 0 edits)"
+
+
+async def test_a_store_of_many_rubrics_is_restarted_when_it_is_killed(tmp_path: Path):
+    # Together far above what Ray keeps inside a constructor's call (100 KB).
+    rubrics = {f"q{i}": make_rubric("Is it short? " * 50) for i in range(300)}
+    client = await start_store("many", str(tmp_path / "rubrics.sqlite"), rubrics=rubrics)
+    pid = await client.handle.pid.remote()
+    os.kill(pid, signal.SIGKILL)
+    assert await asyncio.wait_for(commit_next(client, "q7", 1), 60) == ("q7-1", "applied")
+    assert await client.handle.pid.remote() != pid
+    client.close()
 
 
 async def test_a_person_edits_a_live_run_and_neither_side_loses_an_edit_or_sees_a_lock(
