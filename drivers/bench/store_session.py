@@ -6,25 +6,39 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import ray
+from pathlib import Path
 
 
 @contextmanager
-def ray_session(num_cpus: int = 2) -> Iterator[None]:
-    """Start a local Ray; shut it down and remove its folder, whatever happens."""
+def ray_session(num_cpus: int = 2, *, has_serve: bool = False) -> Iterator[str]:
+    """Start a local Ray (and Serve without a proxy); yield a folder that goes with it.
+
+    Both end and the folder is removed, whatever happens.
+    """
+    import ray
+    from ray import serve
+
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-    folder = tempfile.mkdtemp(prefix="rb-", dir="/tmp" if os.path.isdir("/tmp") else None)
-    ray.init(
-        address="local",
-        num_cpus=num_cpus,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.WARNING,
-        _temp_dir=folder,
-    )
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # its own log files have the rest
+    folder = tempfile.mkdtemp(prefix="rb-")
+    root = str(Path(__file__).resolve().parents[2])
     try:
-        yield
+        ray.init(
+            address="local",
+            num_cpus=num_cpus,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.WARNING,
+            object_store_memory=200 * 2**20,
+            runtime_env={"env_vars": {"PYTHONPATH": root}},
+            _temp_dir=f"{folder}/ray",
+        )
+        if has_serve:
+            serve.start(proxy_location="Disabled")
+        yield folder
     finally:
-        ray.shutdown()
+        if ray.is_initialized():
+            if has_serve:
+                serve.shutdown()
+            ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
