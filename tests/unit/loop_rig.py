@@ -62,6 +62,8 @@ def make_config(**changes: object) -> RunConfig:
 class Rig:
     """A loop with fakes on all sides and a real checkpoint folder."""
 
+    loop_type: type[TrainLoop] = TrainLoop
+
     def __init__(self, config: RunConfig, folder: Path, **parts: object) -> None:
         self.pool = parts.get("pool") or FakePool()
         self.control = parts.get("control")
@@ -93,7 +95,7 @@ class Rig:
         evaluator = Evaluator(
             self.config, list(self.queries.values())[:2], self.pool, self.judge, self.store
         )
-        return TrainLoop(
+        return self.loop_type(
             self.config,
             self.queries,
             parts,
