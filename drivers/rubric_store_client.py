@@ -19,6 +19,7 @@ from actors.rubric_store import RubricStoreActor
 from core.errors import ConfigError, RunStopped
 from core.records import Commit, CommitResult, Verdict
 from core.rubric import Rubric
+from drivers.combined_calls import CombinedCalls
 
 T = TypeVar("T")
 
@@ -35,6 +36,9 @@ class StoreClient:
         self.handle = handle
         self.name = name
         self._timeout_s = timeout_s
+        # Each rollout looks its verdicts up and puts them: by far the most calls of a run.
+        self._lookups = CombinedCalls(self._look_up)
+        self._puts = CombinedCalls(self._put)
 
     async def register(self, rubrics: Mapping[str, Rubric]) -> None:
         """Make version 0 of each rubric known by its id; one that is known already stays."""
@@ -76,15 +80,27 @@ class StoreClient:
         """Return the verdicts known for these cache keys."""
         if not keys:
             return {}
-        ref = self.handle.cached_verdicts.remote(tuple(keys))
-        return await self._wait(ref, f"look up {len(keys)} cached verdicts")
+        return await self._lookups.ask(keys)
+
+    async def _look_up(self, asked: Sequence[Sequence[str]]) -> Sequence[Mapping[str, Verdict]]:
+        keys = tuple(dict.fromkeys(key for each in asked for key in each))
+        ref = self.handle.cached_verdicts.remote(keys)
+        found = await self._wait(ref, f"look up {len(keys)} cached verdicts")
+        return [{key: found[key] for key in each if key in found} for each in asked]
 
     async def put_verdicts(self, verdicts: Mapping[str, Verdict]) -> None:
         """Remember scored verdicts by cache key (failures are never kept)."""
         scored = {key: v for key, v in verdicts.items() if v.score is not None}
         if scored:
-            ref = self.handle.put_verdicts.remote(scored)
-            await self._wait(ref, f"keep {len(scored)} verdicts")
+            await self._puts.ask(scored)
+
+    async def _put(self, asked: Sequence[Mapping[str, Verdict]]) -> Sequence[None]:
+        verdicts: dict[str, Verdict] = {}
+        for each in reversed(asked):  # of one key the first that was asked is kept
+            verdicts.update(each)
+        ref = self.handle.put_verdicts.remote(verdicts)
+        await self._wait(ref, f"keep {len(verdicts)} verdicts")
+        return [None] * len(asked)
 
     async def snapshot(self, folder: str, step: int) -> None:
         """Write the state as of ``step`` into ``folder``."""
