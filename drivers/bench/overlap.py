@@ -13,6 +13,7 @@ import functools
 import logging
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -116,6 +117,10 @@ async def _measure_all(
     from drivers.bench.timed_cluster import TimedCluster
 
     with _ray() as folder:
+        # Ray's own handler would end the process at once, and leave its files.
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         clusters = [TimedCluster(f"set{i}", folder) for i in range(_AT_ONCE)]
         try:
             first = Arm(method="care", age=1)
