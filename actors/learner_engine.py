@@ -76,6 +76,7 @@ def apply_gradients(engine: Any, learner: LearnerConfig) -> float:
         if not torch.isfinite(norm):
             engine.optimizer.zero_grad()
             return float(norm)
+        engine.set_gradient_accumulation_boundary(True)
         engine.step()
         return float(norm)
     engine.step()

@@ -205,7 +205,7 @@ class PolicyLearner:
         """Add up the gradients of ``micros``; ``num_tokens`` is the whole mini-batch's."""
         for number, micro in enumerate(micros):
             is_boundary = is_last and number == len(micros) - 1
-            self.engine.set_gradient_accumulation_boundary(is_boundary)
+            self.engine.set_gradient_accumulation_boundary(is_boundary and self._has_peers())
             logprobs, entropy = self.engine(micro.row)
             inputs = self._loss_inputs(micro, logprobs)
             sums = grpo_loss(inputs, self.learner)
@@ -213,6 +213,8 @@ class PolicyLearner:
             loss = token_mean(sums.loss, num_tokens) * self.world_size
             self._stop_if_not_finite(float(loss.detach()), "loss", step, micro.query_ids)
             self.engine.backward(loss)
+            if self.device.type == "cpu":
+                _give_memory_back()
             tally.add_losses(sums, entropy, micro.row)
             if is_measured:
                 tally.add_mismatch(micro.row, micro.proximal_logprobs, inputs)
@@ -328,6 +330,11 @@ class PolicyLearner:
     def export(self, folder: str) -> None:
         """Write a Hugging Face folder."""
         export_folder(self.engine.module.model, self.policy, folder, rank=self.rank)
+
+    def _has_peers(self) -> bool:
+        """Whether gradients meet those of other ranks or shards; alone, DeepSpeed would copy all of
+        them into a bucket and back for nothing."""
+        return self.world_size > 1 or self.learner.zero_stage > 0
 
     def _facts(self) -> dict[str, int]:
         return {"world_size": self.world_size, "zero_stage": self.learner.zero_stage}

@@ -58,15 +58,19 @@ class RowLogprobs(Function):
         ctx: Any, logits: Tensor, targets: Tensor, temperature: float
     ) -> tuple[Tensor, Tensor]:
         """Return log-probs and entropies."""
-        scaled = logits.float() / temperature if temperature != 1.0 else logits.float()
-        largest = scaled.max(dim=-1, keepdim=True).values
-        exps = torch.exp(scaled - largest)
+        # Two float32 matrices and no more: a third would be the largest tensor of a training step.
+        shifted = logits.to(torch.float32, copy=True)
+        if temperature != 1.0:
+            shifted.div_(temperature)
+        largest = shifted.max(dim=-1, keepdim=True).values
+        shifted.sub_(largest)
+        exps = shifted.exp()
         totals = exps.sum(dim=-1)
-        log_totals = torch.log(totals) + largest.squeeze(-1)
-        chosen = scaled.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-        dots = torch.bmm(exps.unsqueeze(1), scaled.unsqueeze(2)).flatten()
+        log_totals = torch.log(totals)
+        chosen = shifted.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+        dots = torch.bmm(exps.unsqueeze(1), shifted.unsqueeze(2)).flatten()
         entropy = log_totals - dots / totals
-        ctx.save_for_backward(logits, targets, log_totals)
+        ctx.save_for_backward(logits, targets, log_totals + largest.squeeze(-1))
         ctx.temperature = temperature
         ctx.mark_non_differentiable(entropy)
         return chosen - log_totals, entropy
