@@ -19,6 +19,10 @@ WEIGHT_EXTENSION = "actors.weight_transfer.WeightTransferExtension"
 GUARD_EXTENSION = "actors.engine_guard.EngineGuard"
 WEIGHT_BACKEND = "ratchet"
 """Name of our transfer engine: safetensors files on the host (shm and object_store)."""
+CPU_EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+"""The model runs in the engine's own process. By default it has a process of its own on CPU, and
+the engine spins on a whole core while it waits for it: half of a machine of two. vLLM refuses the
+short name ``uni`` there because it could not set the threads; ``engine_env`` has set them."""
 
 
 def policy_engine_args(
@@ -81,6 +85,8 @@ def _common(is_cpu: bool, tensor_parallel_size: int, gpu_memory: float) -> dict[
         "enable_log_requests": False,
         "use_tqdm_on_load": False,
     }
+    if is_cpu:
+        args["distributed_executor_backend"] = CPU_EXECUTOR
     if not is_cpu:
         args["tensor_parallel_size"] = tensor_parallel_size
         args["gpu_memory_utilization"] = gpu_memory

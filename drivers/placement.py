@@ -7,6 +7,7 @@ waited.
 
 import asyncio
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from core.config import RunConfig
 from core.errors import ConfigError
-from drivers.plan import Bundle, placement_bundles, replica_bundles
+from drivers.plan import Bundle, cpu_threads, placement_bundles, replica_bundles
 
 PLACEMENT_TIMEOUT_S = 120.0
 _MAX_SHARES = 8
@@ -101,10 +102,21 @@ async def place(config: RunConfig) -> Placement:
     first_control = first_worker + config.rollout.num_workers
     return Placement(
         group=group,
-        rank_options=options[:first_worker],
+        rank_options=[o | _with_threads(config) for o in options[:first_worker]],
         worker_options=options[first_worker:first_control],
         control_options=options[first_control:],
     )
+
+
+def _with_threads(config: RunConfig) -> dict[str, Any]:
+    """Ray gives an actor as many threads as it has CPUs; say so where it can have more.
+
+    A number that a person has set in the environment stands.
+    """
+    number = cpu_threads(config).rank
+    if number <= config.learner.num_cpus or "OMP_NUM_THREADS" in os.environ:
+        return {}
+    return {"runtime_env": {"env_vars": {"OMP_NUM_THREADS": str(number)}}}
 
 
 def _resources(bundle: Bundle) -> dict[str, float]:

@@ -44,6 +44,32 @@ def placement_bundles(config: RunConfig) -> tuple[Bundle, ...]:
     return (*ranks, *workers, *controls)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CpuThreads:
+    """Threads that a rank and a rollout worker compute with where they have no GPU."""
+
+    rank: int
+    worker: int
+
+
+def cpu_threads(config: RunConfig) -> CpuThreads:
+    """Return a process's own CPUs, or its share of all of them where the two take turns.
+
+    At ``max_policy_age`` 0 workers are idle while the learner updates, and the learner while they
+    generate: on one host each side can have the CPUs that both reserve. Run ahead, they compute at
+    the same time, and each keeps to its own.
+    """
+    learner, rollout = config.learner, config.rollout
+    on_cpu = learner.num_gpus == 0 and rollout.num_gpus == 0
+    is_one_host = rollout.weight_transport == "shm"
+    if config.loop.max_policy_age > 0 or not on_cpu or not is_one_host:
+        return CpuThreads(rank=max(1, int(learner.num_cpus)), worker=max(1, int(rollout.num_cpus)))
+    both = learner.num_ranks * learner.num_cpus + rollout.num_workers * rollout.num_cpus
+    return CpuThreads(
+        rank=max(1, int(both / learner.num_ranks)), worker=max(1, int(both / rollout.num_workers))
+    )
+
+
 def num_control_workers(config: RunConfig) -> int:
     """Rollout workers of the control policy (Online Rubrics); 0 for every other method."""
     method = config.evolution

@@ -40,10 +40,12 @@ def make_rollout_pool(
     model_folder: str,
     actor_options: Sequence[Mapping[str, Any]],
     kind: str = "RolloutWorker",
+    num_threads: int | None = None,
 ) -> RayRolloutPool:
     """Build the pool; ``actor_options`` are Ray's, one mapping a worker, from placement.
 
-    ``kind`` is what messages call its workers.
+    ``kind`` is what messages call its workers; an engine on CPU has ``num_threads`` (default: as
+    many as CPUs).
     """
     assert len(actor_options) == rollout.num_workers, (len(actor_options), rollout.num_workers)
     is_cpu = rollout.num_gpus == 0
@@ -56,7 +58,7 @@ def make_rollout_pool(
             ).remote(
                 index,
                 args,
-                num_cpus=rollout.num_cpus,
+                num_cpus=num_threads or rollout.num_cpus,
                 is_cpu=is_cpu,
                 chat_template=policy.chat_template,
             )

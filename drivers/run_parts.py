@@ -25,6 +25,7 @@ from drivers.learner_group import LearnerGroup
 from drivers.live_metrics import Source
 from drivers.packaged_model import resolve_model
 from drivers.placement import Placement
+from drivers.plan import cpu_threads
 from drivers.ports import Parts
 from drivers.rollout_handles import make_rollout_pool
 from drivers.rollout_pool import PoolStatus, RayRolloutPool
@@ -118,13 +119,18 @@ def _pool(
     kind: str,
     closing: AsyncExitStack,
 ) -> RayRolloutPool:
-    """Return workers of the policy, or of the control policy, not started."""
+    """Return workers of the policy, or of the control policy, not started.
+
+    Control workers generate beside the policy's and keep to their own CPUs.
+    """
+    is_control = kind == "ControlWorker"
     pool = make_rollout_pool(
         config.policy,
         config.rollout.model_copy(update={"num_workers": len(actor_options)}),
         model_folder=resolve_model(config.policy.model),
         actor_options=actor_options,
         kind=kind,
+        num_threads=None if is_control else cpu_threads(config).worker,
     )
     closing.push_async_callback(pool.shutdown)
     return pool

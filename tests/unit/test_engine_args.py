@@ -31,6 +31,16 @@ def test_a_cpu_engine_is_eager_and_has_no_gpu_settings() -> None:
     assert not {"tensor_parallel_size", "gpu_memory_utilization"} & set(args)
 
 
+def test_a_cpu_engine_computes_in_its_own_process_and_a_gpu_engine_as_vllm_chooses() -> None:
+    args = policy_engine_args(POLICY, RolloutConfig(), is_cpu=True, model_folder="/m")
+    module, _, name = args["distributed_executor_backend"].rpartition(".")
+    assert importlib.util.find_spec(module) is not None
+    assert name == "UniProcExecutor"
+    rollout = RolloutConfig(num_gpus=1)
+    gpu = policy_engine_args(POLICY, rollout, is_cpu=False, model_folder="/m")
+    assert "distributed_executor_backend" not in gpu
+
+
 def test_a_gpu_engine_takes_parallelism_and_memory_from_the_config() -> None:
     rollout = RolloutConfig(num_gpus=2, tensor_parallel_size=2, gpu_memory_utilization=0.5)
     args = policy_engine_args(POLICY, rollout, is_cpu=False, model_folder="/m")
