@@ -125,8 +125,7 @@ def measure(options: Options) -> dict[str, Any]:
 
 
 async def _measured(options: Options, address: str, folder: Path) -> dict[str, Any]:
-    steps = 2 if options.is_short else 3
-    base = config_of(Arm(method="care", age=1), address, steps, options.seed)
+    base = config_of(Arm(method="care", age=1), address, 2, options.seed)
     queries = make_queries()
     rubrics = {q.id: q.rubric for q in queries.values()}
     ran: dict[str, list[_Ends]] = {}
@@ -141,13 +140,20 @@ async def _measured(options: Options, address: str, folder: Path) -> dict[str, A
             store = await start_store(f"arm {number}", folder / f"{number}.sqlite", rubrics=rubrics)
             parts = replace(started.parts, store=store, spending=None)
             try:
-                config = config_of(arm, address, steps, options.seed)
+                config = config_of(arm, address, _num_steps(arm, options), options.seed)
                 ends, each = await _run_arm(arm, config, queries, parts)
             finally:
                 store.close()
             ran.setdefault(arm.name, []).append(ends)
             phases.setdefault(arm.name, []).extend(each)
     return _result(ran, phases)
+
+
+def _num_steps(arm: Arm, options: Options) -> int:
+    """Steps of an arm, its warm-up counted; the synchronous ones are longer and vary less."""
+    if options.is_short:
+        return 2
+    return 3 if arm.age is None else 4
 
 
 async def _run_arm(
