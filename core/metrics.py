@@ -30,6 +30,7 @@ def _served(prefix: str, what: str) -> dict[str, str]:
         "queue_depth": f"{what} calls waiting or running",
         "num_replicas": f"replicas of the {what} that run",
         "prompt_tokens": f"tokens sent to the {what}",
+        "cached_prompt_tokens": f"of these, tokens that the {what}'s prefix cache held",
         "completion_tokens": f"tokens the {what} wrote",
         "cost_usd": f"cost of {what} calls in US dollars",
     }

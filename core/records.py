@@ -130,6 +130,8 @@ class Usage:
     calls: int = 0
     retries: int = 0
     prompt_tokens: int = 0
+    cached_prompt_tokens: int = 0
+    """Of ``prompt_tokens``, those that the model's server had in its prefix cache."""
     completion_tokens: int = 0
     cost_usd: float = 0.0
 
@@ -138,6 +140,7 @@ class Usage:
             calls=self.calls + other.calls,
             retries=self.retries + other.retries,
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            cached_prompt_tokens=self.cached_prompt_tokens + other.cached_prompt_tokens,
             completion_tokens=self.completion_tokens + other.completion_tokens,
             cost_usd=self.cost_usd + other.cost_usd,
         )

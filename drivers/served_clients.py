@@ -151,6 +151,7 @@ class _Client:
             "retries": float(self._retries + usage.retries),
             "queue_depth": float(self._in_flight + self._waiting),
             "prompt_tokens": float(usage.prompt_tokens),
+            "cached_prompt_tokens": float(usage.cached_prompt_tokens),
             "completion_tokens": float(usage.completion_tokens),
             "cost_usd": usage.cost_usd,
         }

@@ -238,6 +238,9 @@ class OpenAIBackend:
         completion_tokens = _count(reply.usage, "completion_tokens")
         return Usage(
             prompt_tokens=prompt_tokens,
+            cached_prompt_tokens=_count(
+                getattr(reply.usage, "prompt_tokens_details", None), "cached_tokens"
+            ),
             completion_tokens=completion_tokens,
             cost_usd=cost_usd(self._config, prompt_tokens, completion_tokens),
         )

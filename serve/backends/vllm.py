@@ -104,21 +104,25 @@ class VllmBackend:
                 f"{self._config.max_model_len}: raise it or shorten the responses"
             )
             return failed(self._config, "unavailable", detail, Usage())
-        answer = await self._answer(request, prompt_ids, min(room, self._config.max_tokens))
+        output = await self._output(request, prompt_ids, min(room, self._config.max_tokens))
+        (answer,) = output.outputs
         is_cut = answer.finish_reason == "length" and not answer.text.strip()
         return Completion(
             text=answer.text,
             finish_reason=answer.finish_reason or "",
             model=self._config.model,
             usage=Usage(
-                calls=1, prompt_tokens=len(prompt_ids), completion_tokens=len(answer.token_ids)
+                calls=1,
+                prompt_tokens=len(prompt_ids),
+                cached_prompt_tokens=output.num_cached_tokens or 0,
+                completion_tokens=len(answer.token_ids),
             ),
             seconds=time.monotonic() - started,
             failure="truncated" if is_cut else None,
             detail="the reply was cut before its first word" if is_cut else "",
         )
 
-    async def _answer(
+    async def _output(
         self, request: CompletionRequest, prompt_ids: list[int], max_tokens: int
     ) -> Any:
         try:
@@ -131,8 +135,8 @@ class VllmBackend:
 
     async def _generate(self, prompt_ids: list[int], params: Any) -> Any:
         outputs = self._engine.generate({"prompt_token_ids": prompt_ids}, params, uuid.uuid4().hex)
-        (answer,) = [output.outputs[0] async for output in outputs]  # the final one only
-        return answer
+        (final,) = [output async for output in outputs]  # the final one only
+        return final
 
     def _prompt_ids(self, prompt: str) -> list[int]:
         if not self._tokenizer.chat_template:

@@ -46,7 +46,7 @@ class Engine:
             raise self.error
         if self.refuses_schemas and params.structured_outputs:
             raise ValueError("no grammar for it")
-        yield SimpleNamespace(outputs=[self.output])
+        yield SimpleNamespace(outputs=[self.output], num_cached_tokens=1)
 
 
 def ask(engine: Engine, prompt: str = "one two", schema: dict[str, Any] | None = None) -> Any:
@@ -58,7 +58,8 @@ async def test_the_reply_carries_its_tokens_and_the_request_its_schema() -> None
     engine = Engine()
     reply = await ask(engine, schema=SCHEMA)
     assert (reply.text, reply.finish_reason, reply.failure) == ("ok", "stop", None)
-    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (2, 2)
+    usage = reply.usage
+    assert (usage.prompt_tokens, usage.cached_prompt_tokens, usage.completion_tokens) == (2, 1, 2)
     (params,) = engine.params
     assert (params.temperature, params.seed, params.max_tokens) == (0.0, 3, 50)
     assert params.structured_outputs.json == SCHEMA
