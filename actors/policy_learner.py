@@ -3,8 +3,9 @@
 Every rank gets the whole batch and works out its own share, so all ranks of a call do the same
 number of forward, backward and optimizer steps and meet in the same collectives.
 Rule for "old" log-probs: with on-policy batches they are the rollout's, for every mini-batch; with
-off-policy batches the learner's own, computed once before the first optimizer step (proximal), and
-the surrogate is weighted by ``min(exp(proximal - rollout), is_clamp)``.
+off-policy batches the learner's own before the first optimizer step (proximal), and the surrogate
+is weighted by ``min(exp(proximal - rollout), is_clamp)``. The first mini-batch's proximal log-probs
+are those of its own pass, later ones need a pass before.
 A loss or gradient norm that is not finite stops the run on all ranks before the optimizer steps.
 """
 
@@ -71,8 +72,9 @@ class MicroBatch:
 
     row: PackedRow
     query_ids: tuple[str, ...]
-    proximal_logprobs: Tensor | None
-    """[T]; None for on-policy batches."""
+    is_off_policy: bool
+    proximal_logprobs: Tensor | None = None
+    """[T]; None on policy, and where the update's own pass gives them."""
 
 
 class PolicyLearner:
@@ -117,7 +119,7 @@ class PolicyLearner:
         start = time.perf_counter()
         batch, tally = early.batch, StepTally()
         samples = tuple(sample for group in batch.groups for sample in group)
-        micros = self._micro_batches(samples, is_off_policy=False)
+        micros = self._micro_batches(samples, is_off_policy=batch.is_off_policy, is_first=True)
         self._passes(batch.step, micros, early.num_tokens, tally, is_last=False)
         self._begun = BegunStep(
             step=batch.step,
@@ -135,17 +137,16 @@ class PolicyLearner:
         set_learning_rate(self.engine, learning_rate(batch.step, self.learner))
         number = self.learner.mini_batches
         rest = batch if begun is None else without_groups(batch, begun.places)
-        parts = [
-            (part, self._micro_batches(left, batch.is_off_policy))
-            for part, left in zip(
-                mini_batches(batch, number), mini_batches(rest, number), strict=True
-            )
-            if part
-        ]
-        tally, norms = StepTally() if begun is None else begun.tally, list[float]()
+        pairs = zip(mini_batches(batch, number), mini_batches(rest, number), strict=True)
+        parts = [(samples, left) for samples, left in pairs if samples]
         if begun is not None:
             assert begun.num_tokens == num_response_tokens(parts[0][0]), "got other tokens"
-        for index, (samples, micros) in enumerate(parts):
+        prepared = [
+            self._micro_batches(left, is_off_policy=batch.is_off_policy, is_first=index == 0)
+            for index, (_, left) in enumerate(parts)
+        ]
+        tally, norms = StepTally() if begun is None else begun.tally, list[float]()
+        for index, ((samples, _), micros) in enumerate(zip(parts, prepared, strict=True)):
             is_measured = index == 0 or batch.is_off_policy
             norms.append(self._update(batch.step, samples, micros, tally, is_measured=is_measured))
         self.step = batch.step
@@ -159,7 +160,11 @@ class PolicyLearner:
             seconds=seconds,
         )
 
-    def _micro_batches(self, samples: MiniBatch, is_off_policy: bool) -> list[MicroBatch]:
+    def _micro_batches(
+        self, samples: MiniBatch, *, is_off_policy: bool, is_first: bool
+    ) -> list[MicroBatch]:
+        """This rank's share; ``is_first``: no optimizer step comes before these samples' pass."""
+        needs_pass = is_off_policy and not is_first
         shares = split_by_rank(
             samples, world_size=self.world_size, token_budget=self.learner.token_budget
         )
@@ -170,7 +175,8 @@ class PolicyLearner:
                 MicroBatch(
                     row=row,
                     query_ids=tuple(sample.query_id for sample in share),
-                    proximal_logprobs=self._logprobs(row) if is_off_policy else None,
+                    is_off_policy=is_off_policy,
+                    proximal_logprobs=self._logprobs(row) if needs_pass else None,
                 )
             )
         return micros
@@ -207,7 +213,10 @@ class PolicyLearner:
             is_boundary = is_last and number == len(micros) - 1
             self.engine.set_gradient_accumulation_boundary(is_boundary and self._has_peers())
             logprobs, entropy = self.engine(micro.row)
-            inputs = self._loss_inputs(micro, logprobs)
+            proximal = micro.proximal_logprobs
+            if proximal is None and micro.is_off_policy:
+                proximal = logprobs.detach()
+            inputs = self._loss_inputs(micro.row, logprobs, proximal)
             sums = grpo_loss(inputs, self.learner)
             # DeepSpeed averages over ranks, the token mean adds up over them.
             loss = token_mean(sums.loss, num_tokens) * self.world_size
@@ -217,10 +226,9 @@ class PolicyLearner:
                 _give_memory_back()
             tally.add_losses(sums, entropy, micro.row)
             if is_measured:
-                tally.add_mismatch(micro.row, micro.proximal_logprobs, inputs)
+                tally.add_mismatch(micro.row, proximal, inputs)
 
-    def _loss_inputs(self, micro: MicroBatch, logprobs: Tensor) -> LossInputs:
-        row, proximal = micro.row, micro.proximal_logprobs
+    def _loss_inputs(self, row: PackedRow, logprobs: Tensor, proximal: Tensor | None) -> LossInputs:
         ref_logprobs = None
         if self.reference is not None:
             with torch.no_grad():

@@ -55,13 +55,14 @@ def early_passes(
     ready: Mapping[int, ScoredGroup],
     late: Mapping[int, ScoredGroup],
     *,
+    is_off_policy: bool,
     num_mini_batches: int,
     drop_truncated: bool = False,
 ) -> EarlyPasses | None:
     """What can train while the rewards of ``late`` are still being made; None when nothing can.
 
-    ``ready`` and ``late`` are by draw position and make up a whole on-policy step; a late group is
-    scored as if its edit came to nothing. The gradient of a mini-batch is a sum over its samples,
+    ``ready`` and ``late`` are by draw position and make up a whole step; a late group is scored as
+    if its edit came to nothing. The gradient of a mini-batch is a sum over its samples,
     so its passes may be done in two parts, as long as the denominator is known at the first: every
     rollout of a late group must have a reward already. Only the first mini-batch is begun, since
     no optimizer step may be done before the whole step is there.
@@ -77,7 +78,7 @@ def early_passes(
     places = range(len(ready) + len(late))
     groups = tuple(samples[p] if p in early else () for p in places)
     return EarlyPasses(
-        batch=TrainBatch(step=step, groups=groups, is_off_policy=False),
+        batch=TrainBatch(step=step, groups=groups, is_off_policy=is_off_policy),
         num_tokens=sum(num_response_tokens(part) for part in samples.values()),
     )
 

@@ -1,6 +1,6 @@
 """The groups that wait for the trainer, and the passes that need not wait for the last of them.
 
-``drawn`` gives a step's groups in draw order. On policy, a group with a same-step edit has its
+``drawn`` gives a step's groups in draw order. A group with a same-step edit has its
 rewards late (a writer and a rescoring call after its verdicts); once every other group of the step
 is scored, the learner does their forward and backward passes meanwhile. Which groups are late is a
 matter of the data and never of timing, so a run repeats exactly.
@@ -80,14 +80,14 @@ class Collector:
 
     def _early_passes(self, draws: Sequence[Draw]) -> EarlyPasses | None:
         config = self._config
-        if config.loop.max_policy_age > 0 or config.advantage.drop_flat_groups:
-            # Off policy, all log-probs are made before the first pass; and whether a group is flat,
-            # so in the denominator or not, shows only with its rewards.
+        if config.advantage.drop_flat_groups:
+            # Whether a late group is flat, so in the denominator or not, shows with its rewards.
             return None
         return early_passes(
             draws[0].step,
             {d.position: self._scored[d] for d in draws if d not in self._late},
             {d.position: self._late[d] for d in draws if d in self._late},
+            is_off_policy=config.loop.max_policy_age > 0,
             num_mini_batches=config.learner.mini_batches,
             drop_truncated=config.advantage.drop_truncated,
         )

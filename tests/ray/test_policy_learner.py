@@ -83,14 +83,17 @@ async def two_steps(
     try:
         await group.start()
         reports = [await group.train_step(tiny_batch(1))]
+        off_policy = tiny_batch(2, is_off_policy=True)
         if is_begun_early:
-            await group.accumulate(first_of_two_groups(tiny_batch(2)))
-        reports.append(await group.train_step(tiny_batch(2)))
+            await group.accumulate(first_of_two_groups(off_policy))
+        reports.append(await group.train_step(off_policy))
         update = await group.publish(2)
         weights = await weights_of(update)
         logprobs = await group.logprobs(SAMPLES)
         await group.save(str(folder / "state"))
         await group.export(str(folder / "policy"))
+        if is_begun_early:
+            await group.accumulate(first_of_two_groups(tiny_batch(3)))
         third = await group.train_step(tiny_batch(3))
         return Outcome(reports, update, weights, logprobs, third, folder)
     finally:

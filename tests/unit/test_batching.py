@@ -102,11 +102,13 @@ def test_truncated_rollouts_train_unless_they_are_to_be_left_out() -> None:
 def test_groups_train_early_where_the_late_ones_of_their_mini_batch_are_sure_to_train() -> None:
     pair = (scored(0, 1.0, 0.7), scored(1, 0.0, -0.7, tokens=5))
     groups = {p: group(p, *pair) for p in range(4)}
-    early = early_passes(6, {p: groups[p] for p in (0, 2, 3)}, {1: groups[1]}, num_mini_batches=2)
+    early = early_passes(
+        6, {p: groups[p] for p in (0, 2, 3)}, {1: groups[1]}, is_off_policy=True, num_mini_batches=2
+    )
     assert early is not None
     assert [len(samples) for samples in early.batch.groups] == [2, 0, 0, 0]
     assert early.num_tokens == 2 * (2 + 5)
-    assert (early.batch.step, early.batch.is_off_policy) == (6, False)
+    assert (early.batch.step, early.batch.is_off_policy) == (6, True)
 
 
 @pytest.mark.parametrize(
@@ -120,14 +122,14 @@ def test_nothing_trains_early_where_no_group_could_wait_for_another(
     groups = {p: group(p, scored(0, 1.0, 0.7), scored(1, 0.0, -0.7)) for p in range(4)}
     ready = {p: g for p, g in groups.items() if p not in late}
     late_groups = {p: groups[p] for p in late}
-    assert early_passes(1, ready, late_groups, num_mini_batches=number) is None
+    assert early_passes(1, ready, late_groups, is_off_policy=False, num_mini_batches=number) is None
 
 
 def test_a_late_group_with_an_ungraded_rollout_lets_nothing_train_early() -> None:
     """Its edit could give that rollout a reward, and the denominator another value."""
     whole = group(0, scored(0, 1.0, 0.7), scored(1, 0.0, -0.7))
     torn = group(1, scored(0, 1.0, 0.7), scored(1, 0.0, -0.7), scored(2, None, 0.0))
-    assert early_passes(1, {0: whole}, {1: torn}, num_mini_batches=1) is None
+    assert early_passes(1, {0: whole}, {1: torn}, is_off_policy=False, num_mini_batches=1) is None
 
 
 def test_mini_batches_split_by_query_in_order_and_evenly() -> None:

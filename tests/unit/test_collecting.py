@@ -64,10 +64,11 @@ def rig(tmp_path: Path, **changes: object) -> Rig:
     return Rig(config, tmp_path, **parts)
 
 
+@pytest.mark.parametrize("age", [0, 1])
 async def test_ready_groups_train_before_the_writer_has_answered_for_the_late_ones(
-    tmp_path: Path,
+    tmp_path: Path, age: int
 ) -> None:
-    made = rig(tmp_path)
+    made = rig(tmp_path, loop__max_policy_age=age)
     await made.run()
     calls = made.learner.calls
     assert [name for name, _ in calls] == ["accumulate", "train"] * 2
@@ -80,16 +81,16 @@ async def test_ready_groups_train_before_the_writer_has_answered_for_the_late_on
         assert all(early.batch.groups[i] == batch.groups[i] for i in places)
         tokens = sum(len(s.token_ids) for group in batch.groups for s in group)
         assert early.num_tokens == tokens
+        assert early.batch.is_off_policy == batch.is_off_policy == (age > 0)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"loop__max_policy_age": 1},
         {"advantage": {"drop_flat_groups": True}},
         {"evolution": {"method": "static"}},
     ],
-    ids=["off policy", "flat groups are dropped", "no edits"],
+    ids=["flat groups are dropped", "no edits"],
 )
 async def test_a_step_trains_at_once_where_it_cannot_be_begun(
     tmp_path: Path, changes: dict[str, object]
