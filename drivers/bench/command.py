@@ -27,7 +27,7 @@ PARTS: dict[str, str] = {
 }
 
 _EXAMPLES = """examples:
-  ratchet bench                     everything, about half an hour on 2 cores
+  ratchet bench                     everything, over half an hour on 2 cores
   ratchet bench overlap store       two parts; the others keep their figures
   ratchet bench real --short        does it work at all
   ratchet bench --show              the table of the last measurement
