@@ -32,9 +32,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _train(work: Work, found: Path) -> None:
     import torch
-    from datasets import Dataset
+    from datasets import Dataset  # pyright: ignore[reportMissingImports]  (bench extra)
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from trl.trainer.grpo_trainer import GRPOTrainer
+    from trl.trainer.grpo_trainer import GRPOTrainer  # pyright: ignore[reportMissingImports]  (bench extra)
 
     torch.set_num_threads(work.num_threads)
     torch.manual_seed(work.seed)
@@ -54,7 +54,7 @@ def _train(work: Work, found: Path) -> None:
 
 
 def _args(work: Work, folder: Path) -> Any:
-    from trl.trainer.grpo_config import GRPOConfig
+    from trl.trainer.grpo_config import GRPOConfig  # pyright: ignore[reportMissingImports]  (bench extra)
 
     return GRPOConfig(
         output_dir=str(folder / "trl"),

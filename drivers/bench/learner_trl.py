@@ -46,7 +46,7 @@ def train_trl(connection: Connection, setup: TrlSetup) -> None:
 
 def _trainer(setup: TrlSetup, folder: str) -> Any:
     import torch
-    from datasets import Dataset
+    from datasets import Dataset  # pyright: ignore[reportMissingImports]  (bench extra)
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     trl: Any = importlib.import_module("trl")  # the bench extra: not there for every type check
