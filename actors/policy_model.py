@@ -74,6 +74,7 @@ class PolicyModel(nn.Module):
             input_ids=row.input_ids.unsqueeze(0),
             position_ids=row.position_ids.unsqueeze(0),
             use_cache=False,
+            packed_sources=row.sources,
             packed_slots=row.slots,
             packed_shape=row.shape,
         ).last_hidden_state[0]

@@ -7,14 +7,19 @@ may be empty), because ranks meet in collectives and one that has fewer would le
 waiting. All of it is deterministic, so each rank works out its own part from the whole batch.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TypeVar
 
 from core.records import ScoredGroup, ScoredRollout, TrainBatch, TrainingSample
 
 MiniBatch = tuple[TrainingSample, ...]
 MicroBatch = tuple[TrainingSample, ...]
+T = TypeVar("T")
+
+BUNDLES_PER_RANK = 4
+"""Where several ranks share a mini-batch: small enough bundles that their loads come out even."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,34 +109,43 @@ def rank_micro_batches(
 ) -> tuple[tuple[MicroBatch, ...], ...]:
     """``[rank][micro-batch]``: every rank has the same number; an empty one is ``()``.
 
-    Samples go, longest first, to the rank with the fewest tokens; each rank packs its own by first
-    fit decreasing.
+    Samples with the same prompt stay together as far as the budget allows, since a row holds a
+    prompt once. These bundles go, longest first, to the rank with the fewest tokens; each rank
+    packs its own by first fit decreasing.
     """
-    shares: list[list[TrainingSample]] = [[] for _ in range(world_size)]
+    limit = token_budget
+    if world_size > 1:
+        limit = min(limit, num_row_tokens(samples) // (BUNDLES_PER_RANK * world_size))
+    shares: list[list[MicroBatch]] = [[] for _ in range(world_size)]
     loads = [0] * world_size
-    for sample in _longest_first(samples):
+    for bundle in sorted(bundles(samples, limit), key=num_row_tokens, reverse=True):
         rank = loads.index(min(loads))
-        shares[rank].append(sample)
-        loads[rank] += num_tokens(sample)
-    packed = [pack_samples(share, token_budget) for share in shares]
+        shares[rank].append(bundle)
+        loads[rank] += num_row_tokens(bundle)
+    packed = [_packed(share, token_budget) for share in shares]
     most = max(len(part) for part in packed)
     return tuple(part + ((),) * (most - len(part)) for part in packed)
 
 
-def pack_samples(samples: Sequence[TrainingSample], token_budget: int) -> tuple[MicroBatch, ...]:
-    """First fit decreasing under ``token_budget``; a longer sample gets a micro-batch alone."""
-    bins: list[list[TrainingSample]] = []
-    sizes: list[int] = []
-    for sample in _longest_first(samples):
-        size = num_tokens(sample)
-        place = next((i for i, used in enumerate(sizes) if used + size <= token_budget), None)
-        if place is None:
-            bins.append([sample])
-            sizes.append(size)
-        else:
-            bins[place].append(sample)
-            sizes[place] += size
-    return tuple(tuple(part) for part in bins)
+def bundles(samples: Sequence[TrainingSample], limit: int) -> list[MicroBatch]:
+    """Samples of one prompt together, in bundles of at most ``limit`` tokens of a row.
+
+    A longer sample is a bundle alone.
+    """
+    by_prompt: dict[tuple[int, ...], list[TrainingSample]] = {}
+    for sample in samples:
+        by_prompt.setdefault(tuple(sample.prompt_token_ids), []).append(sample)
+    return [
+        tuple(bundle)
+        for prompt, same in by_prompt.items()
+        for bundle in _first_fit(same, lambda s: len(s.token_ids), limit - len(prompt))
+    ]
+
+
+def num_row_tokens(samples: Sequence[TrainingSample]) -> int:
+    """Tokens of a packed row of these samples: every prompt once, and the responses."""
+    prompts = {tuple(sample.prompt_token_ids) for sample in samples}
+    return sum(map(len, prompts)) + num_response_tokens(samples)
 
 
 def num_tokens(sample: TrainingSample) -> int:
@@ -166,6 +180,21 @@ def _sample(scored: ScoredRollout) -> TrainingSample:
     )
 
 
-def _longest_first(samples: Sequence[TrainingSample]) -> list[TrainingSample]:
-    """Ties stay in their order (sorted is stable)."""
-    return sorted(samples, key=num_tokens, reverse=True)
+def _packed(share: Sequence[MicroBatch], token_budget: int) -> tuple[MicroBatch, ...]:
+    rows = _first_fit(share, num_row_tokens, token_budget)
+    return tuple(tuple(sample for bundle in row for sample in bundle) for row in rows)
+
+
+def _first_fit(items: Sequence[T], size: Callable[[T], int], limit: int) -> list[list[T]]:
+    """First fit decreasing; an item over the limit is alone. Ties stay in their order."""
+    bins: list[list[T]] = []
+    used: list[int] = []
+    for item in sorted(items, key=size, reverse=True):
+        place = next((i for i, n in enumerate(used) if n + size(item) <= limit), None)
+        if place is None:
+            bins.append([item])
+            used.append(size(item))
+        else:
+            bins[place].append(item)
+            used[place] += size(item)
+    return bins

@@ -1,5 +1,7 @@
 """A micro-batch as tensors: its sequences one after another in one row, without padding.
 
+A prompt that several sequences begin with stands in the row once: a group's rollouts share all that
+is computed token by token for it, and attention lays it out again for each (``sources``).
 Positions restart at 0 in every sequence. Masks come from lengths, never from token ids, so an EOS
 that equals the padding token trains. Only the states that predict response tokens are kept for the
 head. An empty micro-batch becomes one masked token, so that its rank still runs a forward and a
@@ -7,7 +9,7 @@ backward pass beside the others.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -20,14 +22,17 @@ if TYPE_CHECKING:  # the row alone needs torch and nothing else
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackedRow:
-    """One micro-batch. S tokens in all, T of them response tokens."""
+    """One micro-batch. S tokens in all (a shared prompt's counted once), T of them trained."""
 
     input_ids: Tensor
     """[S]"""
     position_ids: Tensor
     """[S], from 0 in each sequence."""
+    sources: Tensor
+    """[num_sequences * longest], the token at each place of the flattened grid of whole sequences,
+    padded on the right with token 0."""
     slots: Tensor
-    """[S], place of each token in the flattened [num_sequences, longest] grid of sequences."""
+    """[S], a place of each token in that grid: of a shared prompt's, in its first sequence."""
     shape: tuple[int, int]
     """(num_sequences, longest)"""
     predicts: Tensor
@@ -43,17 +48,23 @@ class PackedRow:
 
     def to(self, device: torch.device) -> "PackedRow":
         """Return the same row on ``device``."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
         return PackedRow(
-            input_ids=self.input_ids.to(device),
-            position_ids=self.position_ids.to(device),
-            slots=self.slots.to(device),
-            shape=self.shape,
-            predicts=self.predicts.to(device),
-            targets=self.targets.to(device),
-            rollout_logprobs=self.rollout_logprobs.to(device),
-            advantages=self.advantages.to(device),
-            loss_mask=self.loss_mask.to(device),
+            **{k: v.to(device) if isinstance(v, Tensor) else v for k, v in values.items()}
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where one sample's tokens stand in the row."""
+
+    prompt: range
+    response: range
+
+    @property
+    def tokens(self) -> list[int]:
+        """Of the whole sequence, in order."""
+        return [*self.prompt, *self.response]
 
 
 def pack_row(samples: "Sequence[TrainingSample]") -> PackedRow:
@@ -62,20 +73,20 @@ def pack_row(samples: "Sequence[TrainingSample]") -> PackedRow:
         return _empty_row()
     assert all(s.prompt_token_ids and s.token_ids for s in samples), "got an empty sequence"
     assert all(len(s.token_ids) == len(s.rollout_logprobs) for s in samples), "got unequal lengths"
-    lengths = [len(s.prompt_token_ids) + len(s.token_ids) for s in samples]
-    longest = max(lengths)
-    starts = [sum(lengths[:i]) for i in range(len(lengths))]
-    predicts = chain.from_iterable(
-        range(start + len(s.prompt_token_ids) - 1, start + length - 1)
-        for s, start, length in zip(samples, starts, lengths, strict=True)
-    )
+    places, input_ids, position_ids = _laid_out(samples)
+    sequences = [place.tokens for place in places]
+    longest = max(map(len, sequences))
+    slot_of: dict[int, int] = {}
+    for row, tokens in enumerate(sequences):
+        for column, token in enumerate(tokens):
+            slot_of.setdefault(token, row * longest + column)
+    predicts = (t for p in places for t in (p.prompt[-1], *p.response[:-1]))
     targets = list(chain.from_iterable(s.token_ids for s in samples))
     return PackedRow(
-        input_ids=_ints(chain.from_iterable((*s.prompt_token_ids, *s.token_ids) for s in samples)),
-        position_ids=_ints(chain.from_iterable(range(length) for length in lengths)),
-        slots=_ints(
-            chain.from_iterable(range(i * longest, i * longest + n) for i, n in enumerate(lengths))
-        ),
+        input_ids=_ints(input_ids),
+        position_ids=_ints(position_ids),
+        sources=_ints(t for tokens in sequences for t in tokens + [0] * (longest - len(tokens))),
+        slots=_ints(slot_of[token] for token in range(len(input_ids))),
         shape=(len(samples), longest),
         predicts=_ints(predicts),
         targets=_ints(targets),
@@ -85,10 +96,32 @@ def pack_row(samples: "Sequence[TrainingSample]") -> PackedRow:
     )
 
 
+def _laid_out(samples: "Sequence[TrainingSample]") -> tuple[list[_Place], list[int], list[int]]:
+    """Return each sample's place, and the row's token ids and positions."""
+    places: list[_Place] = []
+    input_ids: list[int] = []
+    position_ids: list[int] = []
+    prompts: dict[tuple[int, ...], range] = {}
+
+    def add(tokens: Sequence[int], first_position: int) -> range:
+        start = len(input_ids)
+        input_ids.extend(tokens)
+        position_ids.extend(range(first_position, first_position + len(tokens)))
+        return range(start, len(input_ids))
+
+    for sample in samples:
+        key = tuple(sample.prompt_token_ids)
+        if key not in prompts:
+            prompts[key] = add(key, 0)
+        places.append(_Place(prompts[key], add(sample.token_ids, len(key))))
+    return places, input_ids, position_ids
+
+
 def _empty_row() -> PackedRow:
     return PackedRow(
         input_ids=_ints([0]),
         position_ids=_ints([0]),
+        sources=_ints([0]),
         slots=_ints([0]),
         shape=(1, 1),
         predicts=_ints([0]),

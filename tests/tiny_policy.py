@@ -42,12 +42,12 @@ def write_tiny_policy(folder: Path) -> str:
 
 
 def tiny_samples(num_groups: int, group_size: int, seed: int = 0) -> list[list[TrainingSample]]:
-    """Groups of samples of many lengths with made-up log-probs and advantages."""
+    """Groups of samples of many lengths with made-up log-probs and advantages.
+
+    As in a run, all samples of a group begin with the same prompt.
+    """
     chance = random.Random(seed)
-    return [
-        [_sample(chance, f"q{group}", index) for index in range(group_size)]
-        for group in range(num_groups)
-    ]
+    return [_group(chance, f"q{group}", group_size) for group in range(num_groups)]
 
 
 def tiny_batch(
@@ -60,12 +60,19 @@ def tiny_batch(
     )
 
 
-def _sample(chance: random.Random, query_id: str, index: int) -> TrainingSample:
+def _group(chance: random.Random, query_id: str, size: int) -> list[TrainingSample]:
+    prompt = tuple(chance.randrange(VOCABULARY) for _ in range(chance.randint(1, 9)))
+    return [_sample(chance, query_id, index, prompt) for index in range(size)]
+
+
+def _sample(
+    chance: random.Random, query_id: str, index: int, prompt: tuple[int, ...]
+) -> TrainingSample:
     length = chance.randint(1, 12)
     return TrainingSample(
         query_id=query_id,
         index=index,
-        prompt_token_ids=tuple(chance.randrange(VOCABULARY) for _ in range(chance.randint(1, 9))),
+        prompt_token_ids=prompt,
         token_ids=tuple(chance.randrange(VOCABULARY) for _ in range(length)),
         rollout_logprobs=tuple(-chance.uniform(4.0, 8.0) for _ in range(length)),
         advantage=chance.uniform(-1.5, 1.5),

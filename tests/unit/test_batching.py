@@ -12,8 +12,8 @@ from core.batching import (
     early_passes,
     mini_batches,
     num_response_tokens,
+    num_row_tokens,
     num_tokens,
-    pack_samples,
     rank_micro_batches,
     train_batch,
 )
@@ -144,11 +144,11 @@ def test_mini_batches_split_by_query_in_order_and_evenly() -> None:
     assert mini_batches(empty, 2) == ((), ())
 
 
-def sized(index: int, size: int) -> TrainingSample:
+def sized(index: int, size: int, *, prompt: int = 1) -> TrainingSample:
     return TrainingSample(
         query_id="q",
         index=index,
-        prompt_token_ids=(1,),
+        prompt_token_ids=(prompt,),
         token_ids=(2,) * (size - 1),
         rollout_logprobs=(0.0,) * (size - 1),
         advantage=0.0,
@@ -156,9 +156,26 @@ def sized(index: int, size: int) -> TrainingSample:
 
 
 def test_packing_is_first_fit_decreasing_and_gives_a_long_sample_a_row_alone() -> None:
-    samples = [sized(i, n) for i, n in enumerate([3, 6, 4, 12, 5, 2])]
-    packed = pack_samples(samples, 10)
+    samples = tuple(sized(i, n, prompt=i) for i, n in enumerate([3, 6, 4, 12, 5, 2]))
+    (packed,) = rank_micro_batches(samples, world_size=1, token_budget=10)
     assert [[s.index for s in part] for part in packed] == [[3], [1, 2], [4, 0, 5]]
+
+
+def test_samples_of_one_prompt_share_a_row_and_its_tokens_count_once() -> None:
+    """Five samples of two tokens and a prompt of one are a row of eleven tokens, not of fifteen."""
+    group = tuple(sized(i, 3) for i in range(5))
+    (packed,) = rank_micro_batches(group, world_size=1, token_budget=11)
+    assert packed == (group,)
+    assert num_row_tokens(group) == pack_row(group).input_ids.shape[0] == 11
+    (packed,) = rank_micro_batches(group, world_size=1, token_budget=10)
+    assert [num_row_tokens(row) for row in packed] == [9, 3]
+
+
+def test_the_samples_of_few_prompts_are_spread_evenly_over_ranks() -> None:
+    samples = tuple(sized(i, 20, prompt=i // 24) for i in range(48))
+    shares = rank_micro_batches(samples, world_size=4, token_budget=10_000)
+    loads = [sum(num_row_tokens(row) for row in share) for share in shares]
+    assert max(loads) <= 1.1 * sum(loads) / 4
 
 
 def test_ranks_do_the_same_number_of_micro_batches_and_lose_no_sample() -> None:
@@ -170,7 +187,7 @@ def test_ranks_do_the_same_number_of_micro_batches_and_lose_no_sample() -> None:
         assert sorted((s.query_id, s.index) for s in seen) == sorted(
             (s.query_id, s.index) for s in samples
         )
-        assert all(sum(map(num_tokens, micro)) <= 30 for share in shares for micro in share)
+        assert all(num_row_tokens(micro) <= 30 for share in shares for micro in share)
     assert rank_micro_batches(samples[:1], world_size=2, token_budget=30) == (
         ((samples[0],),),
         ((),),
@@ -191,10 +208,20 @@ def test_mask_comes_from_lengths_so_an_eos_that_is_the_padding_token_trains() ->
     assert row.targets.tolist() == [2, 3, 4, eos]
     assert row.predicts.tolist() == [0, 3, 4, 5]
     assert row.position_ids.tolist() == [0, 1, 0, 1, 2, 3, 4]
+    assert row.sources.tolist() == [0, 1, 0, 0, 0, 2, 3, 4, 5, 6]
     assert row.slots.tolist() == [0, 1, 5, 6, 7, 8, 9]
     assert row.loss_mask.all()
     assert row.advantages.tolist() == [0.0, 0.5, 0.5, 0.5]
     assert num_response_tokens([sized(0, 2), sample]) == 4
+
+
+def test_a_prompt_that_samples_share_stands_in_the_row_once() -> None:
+    row = pack_row([sized(0, 3), sized(1, 2), sized(2, 2, prompt=9)])
+    assert row.input_ids.tolist() == [1, 2, 2, 2, 9, 2]
+    assert row.position_ids.tolist() == [0, 1, 2, 1, 0, 1]
+    assert row.sources.tolist() == [0, 1, 2, 0, 3, 0, 4, 5, 0]
+    assert row.slots.tolist() == [0, 1, 2, 4, 6, 7]
+    assert row.predicts.tolist() == [0, 1, 0, 4]
 
 
 def test_an_empty_micro_batch_is_one_masked_token() -> None:
@@ -250,8 +277,8 @@ def one_by_one(folder: str, sample: TrainingSample, temperature: float) -> tuple
 
 
 def test_a_packed_row_gives_what_each_sequence_gives_alone(tiny: str) -> None:
-    """No sequence sees another: values and gradients within 1e-5 (float32)."""
-    samples = tiny_samples(1, 4)[0]
+    """No sequence sees another, also of the same prompt: values and gradients in float32."""
+    samples = [sample for group in tiny_samples(2, 3) for sample in group]
     model = tiny_model(tiny)
     logprobs, _ = model(pack_row(samples))
     alone = [one_by_one(tiny, sample, 0.7) for sample in samples]
