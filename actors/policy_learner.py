@@ -9,7 +9,6 @@ are those of its own pass, later ones need a pass before.
 A loss or gradient norm that is not finite stops the run on all ranks before the optimizer steps.
 """
 
-import ctypes
 import logging
 import math
 import random
@@ -25,6 +24,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from actors.cpu_memory import give_memory_back, keep_freed_memory
 from actors.learner_engine import apply_gradients, build_engine, join_ranks, set_learning_rate
 from actors.learner_state import export_folder, load_state, save_state
 from actors.perturbation import Perturbation
@@ -107,6 +107,8 @@ class PolicyLearner:
         timeout_s = setup.learner.timeout_s
         join_ranks(setup.rank, setup.world_size, setup.master, timeout_s, on_gpu=on_gpu)
         self.device = torch.device("cuda" if on_gpu else "cpu")
+        if not on_gpu:
+            keep_freed_memory()
         reference = load_reference(setup.policy, setup.learner, setup.temperature)
         self.reference = None if reference is None else reference.to(self.device)
         self.engine: Any = build_engine(
@@ -152,7 +154,8 @@ class PolicyLearner:
         self.step = batch.step
         metrics = self._metrics(batch, tally, norms)
         seconds = time.perf_counter() - start + (begun.seconds if begun is not None else 0.0)
-        _give_memory_back()
+        if self.device.type == "cpu":
+            give_memory_back()
         return StepReport(
             step=batch.step,
             policy_version=batch.step,
@@ -222,8 +225,6 @@ class PolicyLearner:
             loss = token_mean(sums.loss, num_tokens) * self.world_size
             self._stop_if_not_finite(float(loss.detach()), "loss", step, micro.query_ids)
             self.engine.backward(loss)
-            if self.device.type == "cpu":
-                _give_memory_back()
             tally.add_losses(sums, entropy, micro.row)
             if is_measured:
                 tally.add_mismatch(micro.row, proximal, inputs)
@@ -346,14 +347,6 @@ class PolicyLearner:
 
     def _facts(self) -> dict[str, int]:
         return {"world_size": self.world_size, "zero_stage": self.learner.zero_stage}
-
-
-def _give_memory_back() -> None:
-    """Return freed pages to the system: glibc keeps them, and a CPU run grows by gigabytes."""
-    try:
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-    except (OSError, AttributeError):
-        logger.debug("this C library has no malloc_trim")
 
 
 PolicyLearnerActor = ray.remote(PolicyLearner)
