@@ -2,10 +2,10 @@
 
 All layers but attention run on the packed tokens, so padding costs nothing there and a prompt that
 a group shares is computed once. Attention lays the sequences out as a right-padded grid, each with
-its own copy of the prompt's states, and calls causal SDPA: real tokens never attend to padding on
-their right, so no mask is needed, and the cost is quadratic in the longest sequence and not in the
-row. Each token's output is taken from one place; the gradient of a shared key or value is the sum
-over its copies. It works on CPU and GPU without a flash-attention package.
+its own copy of the prompt's states, and is causal: real tokens never attend to padding on their
+right, so no mask is needed, and the cost is quadratic in the longest sequence and not in the row.
+Each token's output is taken from one place; the gradient of a shared key or value is the sum over
+its copies. It works on CPU and GPU without a flash-attention package.
 ``register()`` makes it known to transformers as ``PACKED_ATTENTION``.
 """
 
@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
+
+from actors.dense_attention import dense_attention, is_dense
 
 PACKED_ATTENTION = "ratchet_packed"
 
@@ -48,17 +50,15 @@ def packed_attention(
             f"got a sequence of {packed_shape[1]} tokens for a model with a sliding window of "
             f"{sliding_window}, wanted full attention: lower policy.max_model_len"
         )
-    # On CPU the bf16 kernel's backward pass is two to three times slower than the float32 one.
-    dtype = torch.float32 if query.device.type == "cpu" else query.dtype
-    with torch.autocast(query.device.type, enabled=False):
-        out = torch.nn.functional.scaled_dot_product_attention(
-            _to_grid(query.to(dtype), packed_sources, packed_shape),
-            _to_grid(key.to(dtype), packed_sources, packed_shape),
-            _to_grid(value.to(dtype), packed_sources, packed_shape),
-            is_causal=True,
-            scale=scaling,
-            enable_gqa=query.shape[1] != key.shape[1],
-        ).to(query.dtype)
+    device = query.device.type
+    # Rotary embeddings in float32 make float32 queries and keys, also under autocast.
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else query.dtype
+    grids = (_to_grid(s.to(dtype), packed_sources, packed_shape) for s in (query, key, value))
+    with torch.autocast(device, enabled=False):
+        out = _attended(
+            *grids,
+            scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
+        )
     flat = out.transpose(1, 2).flatten(0, 1)
     return flat.index_select(0, packed_slots).unsqueeze(0), None
 
@@ -67,3 +67,21 @@ def _to_grid(states: Tensor, sources: Tensor, shape: tuple[int, int]) -> Tensor:
     """[1, H, T, D] packed to [B, H, L, D]; on the right of a sequence stands token 0's state."""
     grid = states[0].transpose(0, 1).index_select(0, sources)
     return grid.unflatten(0, shape).transpose(1, 2)
+
+
+def _attended(query: Tensor, key: Tensor, value: Tensor, *, scale: float) -> Tensor:
+    """Causal attention of a grid: ``query`` [B, H, L, D], ``key`` and ``value`` [B, K, L, D]."""
+    if is_dense(query):
+        return dense_attention(query, key, value, scale)
+    dtype = query.dtype
+    if query.device.type == "cpu":
+        # The bf16 kernel's backward pass is two to three times slower than the float32 one.
+        query, key, value = query.float(), key.float(), value.float()
+    return torch.nn.functional.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        is_causal=True,
+        scale=scale,
+        enable_gqa=query.shape[1] != key.shape[1],
+    ).to(dtype)

@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVariableType]
 
-
 CPU_BLOCK_ELEMENTS = 2**19
 """Of one float32 matrix at a time: two of them stay in the cache of a few cores."""
 GPU_BLOCK_ELEMENTS = 2**27

@@ -13,7 +13,6 @@ from core.batching import (
     mini_batches,
     num_response_tokens,
     num_row_tokens,
-    num_tokens,
     rank_micro_batches,
     train_batch,
 )
