@@ -1,15 +1,14 @@
 """Rollouts per second of whole steps, ours against TRL's GRPOTrainer on the same work.
 
 A step is: generate, grade by rules, update, bring the new weights to the engine. Both sides run on
-the same cores one after another, in processes of their own, with the same model, queries, lengths
-and optimizer steps (``end_to_end_work.py``); warm-up steps are left out. ``rollouts_per_s`` is
-our on-policy run (``max_policy_age`` 0), as TRL's is; at age 1, with off-policy correction, ours
-stands beside it.
+the same cores one after another, in processes of their own, on policy, with the same model,
+queries, lengths and optimizer steps (``end_to_end_work.py``); warm-up steps are left out. TRL
+stands with its best of several micro-batch sizes.
 """
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +18,9 @@ from drivers.bench.part import Options, Part, Row
 from drivers.packaged_model import resolve_model
 
 log = logging.getLogger("ratchet")
+
+TRL_MICRO_BATCHES = (4, 8, 16)
+"""Sequences of one forward pass."""
 
 _PHASES = ("timing_s/gen", "timing_s/update_actor", "timing_s/update_weights", "timing_s/reward")
 
@@ -32,32 +34,38 @@ def measure(options: Options) -> dict[str, Any]:
     )
     if options.is_short:
         work = replace(work, measured_steps=1, group_size=4, max_new_tokens=32)
-    ours = run_ours(work, age=0)
-    trl = run_trl(replace(work, measured_steps=min(2, work.measured_steps)))
-    ahead = run_ours(work, age=1)
-    log.info("a step: ours %.1f s, at age 1 %.1f s, TRL %.1f s", *_step_s(ours, ahead, trl))
-    return result(ours, ahead, trl, work)
+    ours = run_ours(work)
+    sizes = TRL_MICRO_BATCHES[1:2] if options.is_short else TRL_MICRO_BATCHES
+    rivals = {
+        size: run_trl(replace(work, measured_steps=1, trl_micro_batch=size)) for size in sizes
+    }
+    found = result(ours, rivals, work)
+    log.info(
+        "a step: ours %.1f s, TRL %s s",
+        ours.step_s,
+        ", ".join(f"{side.step_s:.1f}" for side in rivals.values()),
+    )
+    return found
 
 
-def result(ours: Side, ahead: Side, trl: Side, work: Work) -> dict[str, Any]:
-    """Return what stands in the result file."""
+def result(ours: Side, rivals: Mapping[int, Side], work: Work) -> dict[str, Any]:
+    """Return what stands in the result file; ``rivals`` are TRL's sides by micro-batch."""
+    size, trl = max(rivals.items(), key=lambda item: item[1].rollouts_per_s)
     return {
         "rollouts_per_s": ours.rollouts_per_s,
         "trl_rollouts_per_s": trl.rollouts_per_s,
         "rollouts_per_s_ratio": ours.rollouts_per_s / trl.rollouts_per_s,
         "tokens_per_s_ratio": ours.tokens_per_s / trl.tokens_per_s,
-        "max_policy_age": 0,
-        "age1_rollouts_per_s": ahead.rollouts_per_s,
-        "age1_rollouts_per_s_ratio": ahead.rollouts_per_s / trl.rollouts_per_s,
         "ours": _figures(ours),
-        "ours_age1": _figures(ahead),
         "trl": _figures(trl),
-        "work": {k: v for k, v in work.as_json().items() if k != "model"},
+        "trl_micro_batch": size,
+        "trl_step_s": {str(each): side.step_s for each, side in rivals.items()},
+        "work": {k: v for k, v in work.as_json().items() if k not in ("model", "trl_micro_batch")},
     }
 
 
 def _figures(side: Side) -> dict[str, float]:
-    """Return a side's step and its phases in seconds (at age 1 they overlap)."""
+    """Return a side's step and its phases in seconds."""
     phases = {name: side.mean(name) for name in _PHASES if all(name in s for s in side.steps)}
     return {
         "step_s": side.step_s,
@@ -66,22 +74,17 @@ def _figures(side: Side) -> dict[str, float]:
     }
 
 
-def _step_s(*sides: Side) -> list[float]:
-    return [side.step_s for side in sides]
-
-
 def rows(result: dict[str, Any]) -> Sequence[Row]:
     """Return the table's rows."""
-    ours, ahead, trl = result["ours"], result["ours_age1"], result["trl"]
+    ours, trl = result["ours"], result["trl"]
     return [
         Row(name="rollouts a second, ours", value=result["rollouts_per_s"], unit="1/s"),
         Row(name="rollouts a second, TRL", value=result["trl_rollouts_per_s"], unit="1/s"),
         Row(name="ours over TRL", value=result["rollouts_per_s_ratio"], at_least=2.5),
         Row(name="ours over TRL, in tokens", value=result["tokens_per_s_ratio"]),
-        Row(name="ours at age 1 over TRL", value=result["age1_rollouts_per_s_ratio"]),
         Row(name="a step, ours", value=ours["step_s"], unit="s"),
-        Row(name="a step, ours at age 1", value=ahead["step_s"], unit="s"),
         Row(name="a step, TRL", value=trl["step_s"], unit="s"),
+        Row(name="update, ours", value=ours["timing_s/update_actor"], unit="s"),
         Row(name="generation, ours", value=ours["timing_s/gen"], unit="s"),
         Row(name="generation, TRL", value=trl["timing_s/gen"], unit="s"),
     ]

@@ -27,6 +27,7 @@ log = logging.getLogger("ratchet")
 
 SIDE_TIMEOUT_S = 900.0
 """Longest wait for one side."""
+RUN_NAME = "bench"
 _POLL_S = 1.0
 _END_S = 60.0
 
@@ -88,14 +89,10 @@ def measured(lines: Sequence[Line], work: Work) -> Side:
 
 
 # ---------------------------------------------------------------------- ours
-def run_config(work: Work, *, age: int, folder: Path) -> dict[str, Any]:
-    """Return the config of our run.
-
-    With an age, what is ahead of the last step is not generated (nothing would train it), so one
-    more step than is measured is made and left out.
-    """
+def run_config(work: Work, folder: Path) -> dict[str, Any]:
+    """Return the config of our run."""
     return {
-        "name": f"age{age}",
+        "name": RUN_NAME,
         "seed": work.seed,
         "runs_dir": str(folder),
         "data": {"train": str(folder / "queries.jsonl")},
@@ -109,32 +106,33 @@ def run_config(work: Work, *, age: int, folder: Path) -> dict[str, Any]:
         "learner": {
             "lr": work.lr,
             "mini_batches": 1,
-            "token_budget": 2048,
+            "token_budget": 4096,
+            "logprob_chunk": 2048,
             "kl_coef": 0.0,
             "weight_decay": 0.0,
         },
         "judge": {"backend": "rules"},
         "evolution": {"method": "static"},
         "loop": {
-            "steps": work.warmup_steps + work.measured_steps + min(age, 1),
+            "steps": work.warmup_steps + work.measured_steps,
             "groups_per_step": work.groups_per_step,
-            "max_policy_age": age,
+            "max_policy_age": 0,
             "checkpoint_every": 0,
         },
     }
 
 
-def run_ours(work: Work, *, age: int) -> Side:
+def run_ours(work: Work) -> Side:
     """Run our training command and return its measured steps."""
     with _folder() as folder:
         rows = [query.model_dump(mode="json", exclude_none=True) for query in queries()]
         lines = [json.dumps(row | {"rubric": row["rubric"]["criteria"]}) for row in rows]
         (folder / "queries.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
         config = folder / "run.yaml"  # JSON is YAML
-        config.write_text(json.dumps(run_config(work, age=age, folder=folder)), encoding="utf-8")
+        config.write_text(json.dumps(run_config(work, folder)), encoding="utf-8")
         command = [sys.executable, "-m", "drivers.train", "--config", str(config)]
-        found = folder / f"age{age}" / "metrics.jsonl"
-        return measured(_run(f"ours at age {age}", command, found, folder), work)
+        found = folder / RUN_NAME / "metrics.jsonl"
+        return measured(_run("ours", command, found, folder), work)
 
 
 # ---------------------------------------------------------------------- TRL's
@@ -144,7 +142,7 @@ def run_trl(work: Work) -> Side:
         asked, found = folder / "work.json", folder / "steps.jsonl"
         asked.write_text(json.dumps(work.as_json()), encoding="utf-8")
         command = [sys.executable, "-m", "drivers.bench.end_to_end_trl", str(asked), str(found)]
-        return measured(_run("TRL", command, found, folder), work)
+        return measured(_run(f"TRL at {work.trl_micro_batch}", command, found, folder), work)
 
 
 # ---------------------------------------------------------------------- processes

@@ -15,9 +15,6 @@ from typing import Any
 
 from drivers.bench.end_to_end_work import Work, queries, rewards
 
-MICRO_BATCH = 8
-"""Sequences of one forward pass."""
-
 
 def main(arguments: Sequence[str]) -> int:
     """Train, writing the step lines."""
@@ -58,8 +55,8 @@ def _args(work: Work, folder: Path) -> Any:
 
     return GRPOConfig(
         output_dir=str(folder / "trl"),
-        per_device_train_batch_size=MICRO_BATCH,
-        gradient_accumulation_steps=work.rollouts_per_step // MICRO_BATCH,
+        per_device_train_batch_size=work.trl_micro_batch,
+        gradient_accumulation_steps=work.rollouts_per_step // work.trl_micro_batch,
         num_generations=work.group_size,
         max_completion_length=work.max_new_tokens,
         temperature=1.0,

@@ -43,6 +43,8 @@ class Work:
     warmup_steps: int = 1
     measured_steps: int = 3
     lr: float = 1e-6
+    trl_micro_batch: int = 8
+    """Sequences of one of TRL's forward passes."""
 
     @property
     def rollouts_per_step(self) -> int:

@@ -27,9 +27,9 @@ class TrlSetup:
     batch: TrainBatch
     micro_batch: int
     """Sequences in one forward and backward pass; accumulated to one optimizer step a batch."""
-    gradient_checkpointing: bool
     learner: LearnerConfig
     """Optimizer and clip numbers, the same as ours."""
+    gradient_checkpointing: bool = False
 
 
 def train_trl(connection: Connection, setup: TrlSetup) -> None:

@@ -2,11 +2,12 @@
 
 One vLLM worker and one DeepSpeed rank of the 135M model share two cores; judge and writer are an
 OpenAI-compatible endpoint on loopback that takes 2 s a call, any number at a time. The engines are
-started once. Arms take turns on them (static, CARE, static, CARE), with the same queries, seeds and
-number of steps and a fresh store each, so that drift hits both and no verdict is cached. The first
-step of each arm is left out; a step's time is from one step's end to the next one's.
-``care_over_static`` is at ``max_policy_age`` 1, what the quickstart runs with; the synchronous
-schedule stands beside it.
+started once and the arms take turns on them (static, CARE, CARE, static, so that drift weighs on
+both), each from the same weights, with the same queries and seeds and a fresh store, so no verdict
+is cached. The first step of each arm is left out; a step's time is from one step's end to the next
+one's. ``care_over_static`` is at ``max_policy_age`` 1, what the quickstart runs with; the
+synchronous schedule stands beside it, and so does the ratio in seconds a token, since methods
+train other rollouts from the second step on.
 """
 
 import asyncio
@@ -67,10 +68,10 @@ class Arm:
 
 
 def arms_in_order(*, is_short: bool) -> list[Arm]:
-    """Return the arms in the order that they run in: methods alternate."""
-    ages: Sequence[int | None] = (1, None) if is_short else (1, None, 1)
-    methods: Sequence[Method] = ("static", "care")
-    return [Arm(method=method, age=age) for age in ages for method in methods]
+    """Return the arms in the order that they run in: each method is as early as the other."""
+    static, care = (Arm(method=method, age=1) for method in ("static", "care"))
+    synchronous = [replace(static, age=None), replace(care, age=None)]
+    return [static, care, *([] if is_short else [care, static]), *synchronous]
 
 
 class _Quiet(Progress):
@@ -117,6 +118,10 @@ class _Ends:
         """Return the seconds of each step but the first."""
         return [end - start for start, end in pairwise(self.ended)]
 
+    def num_tokens(self) -> float:
+        """Tokens that those steps trained on."""
+        return sum(m["perf/total_num_tokens"] for m in self.metrics[1:])
+
 
 def measure(options: Options) -> dict[str, Any]:
     """Return the ratios, and the seconds of every step behind them."""
@@ -135,11 +140,15 @@ async def _measured(options: Options, address: str, folder: Path) -> dict[str, A
         closing.callback(placement.release)
         run = RunFolder(folder / "run")
         run.path.mkdir()
+        first_weights = folder / "first_weights"
+        first_weights.mkdir()
         started = await start_parts(base, rubrics, run, placement, closing)
+        await started.parts.learner.save(str(first_weights))
         for number, arm in enumerate(arms_in_order(is_short=options.is_short)):
             store = await start_store(f"arm {number}", folder / f"{number}.sqlite", rubrics=rubrics)
             parts = replace(started.parts, store=store, spending=None)
             try:
+                await parts.learner.load(str(first_weights))
                 config = config_of(arm, address, _num_steps(arm, options), options.seed)
                 ends, each = await _run_arm(arm, config, queries, parts)
             finally:
@@ -153,7 +162,7 @@ def _num_steps(arm: Arm, options: Options) -> int:
     """Steps of an arm, its warm-up counted; the synchronous ones are longer and vary less."""
     if options.is_short:
         return 2
-    return 3 if arm.age is None else 4
+    return 4 if arm.age is None else 6
 
 
 async def _run_arm(
@@ -215,12 +224,17 @@ def _result(
     steps = {name: [s for e in each for s in e.seconds()] for name, each in ran.items()}
     step_s = {name: mean(each) for name, each in steps.items()}
 
-    def ratio(schedule: str) -> float:
-        return step_s[f"{schedule}_care"] / step_s[f"{schedule}_static"]
+    token_s = {
+        name: sum(steps[name]) / sum(e.num_tokens() for e in each) for name, each in ran.items()
+    }
+
+    def ratio(schedule: str, of: Mapping[str, float] = step_s) -> float:
+        return of[f"{schedule}_care"] / of[f"{schedule}_static"]
 
     return {
         "care_over_static": ratio("age1"),
         "sync_care_over_static": ratio("sync"),
+        "care_over_static_per_token": ratio("age1", token_s),
         "care_over_sync_static": step_s["age1_care"] / step_s["sync_static"],
         "step_s": step_s,
         "steps_s": steps,
@@ -244,6 +258,10 @@ def rows(result: Mapping[str, Any]) -> list[Row]:
     """Return the table's rows."""
     return [
         Row(name="CARE over static, age 1", value=result["care_over_static"], at_most=1.05),
+        Row(
+            name="CARE over static, age 1, a token",
+            value=result["care_over_static_per_token"],
+        ),
         Row(name="CARE over static, synchronous", value=result["sync_care_over_static"]),
         Row(
             name="CARE at age 1 over synchronous static",

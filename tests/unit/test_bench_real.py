@@ -12,6 +12,7 @@ from drivers.bench.real import arms_in_order, config_of, make_queries
 from drivers.bench.real_endpoint import reply_to
 from serve.prompts import load_prompt
 
+METHODS = ("static", "care")
 CRITERIA = tuple(Criterion(id=f"c{i}", text=f"Is it good {i}?") for i in range(4))
 
 
@@ -46,9 +47,10 @@ def test_a_contrast_is_answered_with_the_whole_rubric_and_one_criterion_more() -
     assert texts[-1].startswith("[llm] ")
 
 
-def test_methods_alternate_and_share_queries_and_sizes() -> None:
+def test_no_method_is_always_later_and_both_share_queries_and_sizes() -> None:
     arms = arms_in_order(is_short=False)
-    assert [a.method for a in arms] == ["static", "care"] * (len(arms) // 2)
+    places = {m: [i for i, a in enumerate(arms) if (a.method, a.age) == (m, 1)] for m in METHODS}
+    assert sum(places["static"]) == sum(places["care"])
     configs = [config_of(a, "http://127.0.0.1:1/v1", 3, 0) for a in arms]
     assert len({(c.sampling, c.learner, c.judge) for c in configs}) == 1
     assert {c.loop.groups_per_step for c in configs} == {len(make_queries()) // 2}
