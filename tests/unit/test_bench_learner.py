@@ -69,6 +69,7 @@ def test_a_miss_shows_in_the_table() -> None:
         "trl_train_tokens_per_s": 100.0,
         "train_tokens_per_s_ratio": 3.0,
         "peak_memory_ratio": 0.7,
+        "peak_memory_ratio_both_checkpointing": 0.7,
         "gradient_error": {
             "float32": 1e-5,
             "bf16": 0.04,
