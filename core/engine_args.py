@@ -97,14 +97,16 @@ def cpu_engine_env(num_threads: int, *, kv_cache_gib: int = 1) -> dict[str, str]
     """Environment of an engine on CPU.
 
     ``nobind`` because vLLM's automatic binding reserves a core and gives two engines of one
-    machine the same ones; the number of threads is then what OMP_NUM_THREADS says. Threads sleep
-    while they wait: engine core, worker and learner share few cores, and spinning takes theirs.
+    machine the same ones; the number of threads is then what OMP_NUM_THREADS says. Threads that
+    wait spin for some microseconds, so that the next of a token's hundreds of operators finds them
+    awake, and then sleep: engine and learner share few cores, and spinning takes theirs.
     """
     return {
         "VLLM_CPU_KVCACHE_SPACE": str(kv_cache_gib),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": str(max(1, num_threads)),
         "OMP_WAIT_POLICY": "PASSIVE",
+        "GOMP_SPINCOUNT": "20000",
     }
 
 
