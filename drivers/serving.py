@@ -201,19 +201,32 @@ def _application(part: Part, config: ServedModelConfig, key: SecretStr, folder: 
     from serve.writer import WriterReplica
 
     deployment: Any = serve.deployment(WriterReplica if part == "writer" else JudgeReplica)
-    return deployment.options(
-        name=DEPLOYMENTS[part],
-        num_replicas=config.num_replicas,
-        max_ongoing_requests=config.max_ongoing_requests,
-        max_queued_requests=config.max_queued_requests,
-        graceful_shutdown_wait_loop_s=0.5,
-        graceful_shutdown_timeout_s=15.0,
-        ray_actor_options={
+    return deployment.options(**deployment_options(part, config)).bind(config, key, folder)
+
+
+def deployment_options(part: Part, config: ServedModelConfig) -> dict[str, Any]:
+    """Return the options of a part's deployment."""
+    options: dict[str, Any] = {
+        "name": DEPLOYMENTS[part],
+        "num_replicas": config.num_replicas,
+        "max_ongoing_requests": config.max_ongoing_requests,
+        "max_queued_requests": config.max_queued_requests,
+        "graceful_shutdown_wait_loop_s": 0.5,
+        "graceful_shutdown_timeout_s": 15.0,
+        "ray_actor_options": {
             "num_cpus": config.num_cpus,
             "num_gpus": config.num_gpus,
             "runtime_env": _runtime_env(),
         },
-    ).bind(config, key, folder)
+    }
+    if part != "writer" and config.backend == "vllm":
+        from ray.serve.config import RequestRouterConfig
+
+        # An endpoint's engines are behind its own router, and rules have no cache.
+        options["request_router_config"] = RequestRouterConfig(
+            request_router_class="serve.routing.QueryAffinityRouter"
+        )
+    return options
 
 
 def _runtime_env() -> dict[str, Any]:

@@ -1,0 +1,40 @@
+"""Serve's request router of a judge whose engines run in its replicas: queries stay together.
+
+Serve runs it in the process that holds the handle. What it decides is ``serve/affinity.py``; loads
+are those that Serve's router keeps: what a replica said last, and what was sent and came back
+since. A call without a query id goes to the replica that has least to do.
+"""
+
+from typing import Any
+
+from ray.serve.request_router import PendingRequest, RequestRouter, RunningReplica
+
+from serve.affinity import tries
+
+
+class QueryAffinityRouter(RequestRouter):
+    """Sends the calls of a query to one replica, while that is not busier than the others."""
+
+    async def choose_replicas(
+        self,
+        candidate_replicas: list[RunningReplica],
+        pending_request: PendingRequest | None = None,
+    ) -> list[list[RunningReplica]]:
+        """Return the replicas to try, best first; Serve takes the first that has room."""
+        if pending_request is None or not candidate_replicas:
+            return [candidate_replicas]
+        # Without it Serve would try over and over without a pause while all are full.
+        pending_request.routing_context.should_backoff = True
+        key = _query_id(pending_request.args)
+        if not key:
+            return [candidate_replicas]
+        replicas = {str(r.replica_id.unique_id): r for r in candidate_replicas}
+        known = self.replica_queue_len_cache
+        loads = {name: known.get(r.replica_id) for name, r in replicas.items()}
+        limit = min(r.max_ongoing_requests for r in candidate_replicas)
+        return [[replicas[name] for name in names] for names in tries(key, loads, limit)]
+
+
+def _query_id(args: Any) -> str:
+    """Return the query that a call is about; empty when it is about none."""
+    return str(getattr(args[0], "query_id", "")) if args else ""
