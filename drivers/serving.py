@@ -222,10 +222,9 @@ def deployment_options(part: Part, config: ServedModelConfig) -> dict[str, Any]:
     if part != "writer" and config.backend == "vllm":
         from ray.serve.config import RequestRouterConfig
 
-        # An endpoint's engines are behind its own router, and rules have no cache.
-        options["request_router_config"] = RequestRouterConfig(
-            request_router_class="serve.routing.QueryAffinityRouter"
-        )
+        # An endpoint has its own router before its engines, and rules have no cache.
+        router: dict[str, Any] = {"request_router_class": "serve.routing.QueryAffinityRouter"}
+        options["request_router_config"] = RequestRouterConfig(**router)
     return options
 
 

@@ -164,6 +164,7 @@ def _started(folder: str) -> tuple[Any, VllmBackend]:
     from vllm import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    args = served_engine_args(config, is_cpu=True) | {"block_size": ENGINE_BLOCK}
+    args: dict[str, Any] = served_engine_args(config, is_cpu=True)
+    args["block_size"] = ENGINE_BLOCK
     engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**args))
     return engine, VllmBackend(config, engine, AutoTokenizer.from_pretrained(folder))

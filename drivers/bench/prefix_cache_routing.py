@@ -35,11 +35,11 @@ from serve.identity import judge_identity
 from serve.judge import JudgeReplica
 
 ROUTERS = ("power_of_two", "affinity")
-GROUPS_PER_REPLICA = 6
+GROUPS_PER_REPLICA = 4
 COMPUTED_PER_S = 8000.0
 """Prompt tokens that a replica's engine computes in a second."""
 GENERATION_S = 0.5
-_WINDOW_S = 3.0
+_WINDOW_S = 2.0
 """Over which groups begin to arrive; a group's responses come within half of it."""
 _RESCORED = 3
 """Every third group has criteria to replace."""
