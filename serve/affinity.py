@@ -4,7 +4,7 @@ All calls of a query go to the replica that the query's name points to (rendezvo
 replica that comes or goes moves only its own share of the queries), as long as that replica has not
 clearly more to do than the others; then to the next in the query's own order, and so on. A replica
 that is full, or of which nothing is known, is never waited for while another one is free.
-Pure: names, loads and limits in, an order of tries out. ``serve/routing.py`` is Serve's side of it.
+Pure: names, loads and places in, an order of tries out. ``serve/routing.py`` is Serve's side of it.
 """
 
 import hashlib
@@ -25,15 +25,15 @@ def preference(key: str, replicas: Sequence[str]) -> list[str]:
     return sorted(replicas, key=lambda name: hashlib.blake2b(f"{key}\0{name}".encode()).digest())
 
 
-def tries(key: str, loads: Loads, limit: int) -> list[list[str]]:
+def tries(key: str, loads: Loads, places: int) -> list[list[str]]:
     """Return sets of replicas to try one after the other; within one the least loaded is taken.
 
-    ``limit`` is how many calls a replica accepts. Of the first set one is known to be free, unless
-    that is known of none.
+    ``places`` is how many calls a replica works on at a time. Of the first set one is known to have
+    a free one, unless that is known of none.
     """
     order = preference(key, list(loads))
     unknown = [name for name in order if loads[name] is None]
-    free = {n: load for n, load in loads.items() if load is not None and load < limit}
+    free = {n: load for n, load in loads.items() if load is not None and load < places}
     first = _first(order, free, unknown) if free else unknown[:1] or order
     rest = [name for name in order if name not in first]
     return [first, rest] if rest else [first]

@@ -2,7 +2,8 @@
 
 Serve runs it in the process that holds the handle. What it decides is ``serve/affinity.py``; loads
 are those that Serve's router keeps: what a replica said last, and what was sent and came back
-since. A call without a query id goes to the replica that has least to do.
+since. A replica is full here when its engine's places are taken, however many more calls Serve
+would let in. A call without a query id goes to the replica that has least to do.
 """
 
 from typing import Any
@@ -14,6 +15,12 @@ from serve.affinity import tries
 
 class QueryAffinityRouter(RequestRouter):
     """Sends the calls of a query to one replica, while that is not busier than the others."""
+
+    _places: int
+
+    def initialize_state(self, *, places: int) -> None:
+        """Called by Serve with the deployment's arguments: calls that a replica works on."""
+        self._places = places
 
     async def choose_replicas(
         self,
@@ -31,8 +38,7 @@ class QueryAffinityRouter(RequestRouter):
         replicas = {str(r.replica_id.unique_id): r for r in candidate_replicas}
         known = self.replica_queue_len_cache
         loads = {name: known.get(r.replica_id) for name, r in replicas.items()}
-        limit = min(r.max_ongoing_requests for r in candidate_replicas)
-        return [[replicas[name] for name in names] for names in tries(key, loads, limit)]
+        return [[replicas[name] for name in names] for names in tries(key, loads, self._places)]
 
 
 def _query_id(args: Any) -> str:
