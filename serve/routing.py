@@ -6,6 +6,7 @@ since. A replica is full here when its engine's places are taken, however many m
 would let in. A call without a query id goes to the replica that has least to do.
 """
 
+import asyncio
 from typing import Any
 
 from ray.serve.request_router import PendingRequest, RequestRouter, RunningReplica
@@ -30,6 +31,8 @@ class QueryAffinityRouter(RequestRouter):
         """Return the replicas to try, best first; Serve takes the first that has room."""
         if pending_request is None or not candidate_replicas:
             return [candidate_replicas]
+        # Calls that come at once are placed in one go; this lets the last one be sent, and counted.
+        await asyncio.sleep(0)
         # Without it Serve would try over and over without a pause while all are full.
         pending_request.routing_context.should_backoff = True
         key = _query_id(pending_request.args)

@@ -55,7 +55,7 @@ async def test_calls_of_a_query_stay_together_until_their_replica_is_full_or_los
         assert {await ask(judge, query) for _ in range(3)} == {home}
 
     # Its replica is full: the others of the query's calls do not wait for it.
-    crowd = [asyncio.create_task(ask(judge, 0, seconds=3.0)) for _ in range(16)]
+    crowd = [asyncio.create_task(ask(judge, 0, seconds=1.0)) for _ in range(16)]
     assert len(set(await asyncio.gather(*crowd))) == 2
 
     os.kill(int(homes[0]), signal.SIGKILL)
