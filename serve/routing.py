@@ -19,9 +19,9 @@ class QueryAffinityRouter(RequestRouter):
 
     _places: int
 
-    def initialize_state(self, *, places: int) -> None:
-        """Called by Serve with the deployment's arguments: calls that a replica works on."""
-        self._places = places
+    def initialize_state(self, **kwargs: Any) -> None:
+        """Take the deployment's argument ``places``: calls that a replica works on at a time."""
+        self._places = int(kwargs["places"])
 
     async def choose_replicas(
         self,
