@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 
 _SPREAD = 1.25
 """A query's replica takes its calls up to so much more than the mean of all replicas."""
-_ROOM = 16
-"""And in any case up to so many: two groups of eight that meet on an idle system stay together."""
+_ROOM = 8
+"""And in any case up to so many: on an idle system the usual group of eight stays together."""
 
 Loads = Mapping[str, int | None]
 """Calls under way at each replica, None where it is not known."""

@@ -31,9 +31,9 @@ def test_a_replica_that_comes_or_goes_moves_only_its_own_queries() -> None:
 def test_the_preferred_replica_is_tried_first_and_the_others_after_it() -> None:
     first, second, *_ = order = order_of("q")
     assert tries("q", idle(), 64) == [[first], order[1:]]
-    # Two groups that meet on an idle system stay together; more go to the next in line.
-    assert tries("q", idle() | {first: 15}, 64)[0] == [first]
-    assert tries("q", idle() | {first: 16}, 64)[0] == [second]
+    # A group of eight stays together on an idle system; more calls go to the next in line.
+    assert tries("q", idle() | {first: 7}, 64)[0] == [first]
+    assert tries("q", idle() | {first: 8}, 64)[0] == [second]
 
 
 def test_a_replica_as_busy_as_the_others_is_still_preferred() -> None:
