@@ -139,6 +139,7 @@ async def by_engine(groups: Sequence[Group], folder: str) -> dict[str, Any]:
                 found[layout][name] = tokens.as_json()
         return found
     finally:
+        logging.getLogger("vllm").setLevel(logging.CRITICAL)  # it calls its end an error
         await backend.close()
 
 
