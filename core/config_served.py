@@ -36,6 +36,7 @@ class ServedModelConfig(Part):
     tensor_parallel_size: int = Field(default=1, ge=1)
     """GPUs that a ``vllm`` backend's engine is split over; ``num_gpus`` must say the same."""
     max_ongoing_requests: int = Field(default=64, ge=1)
+    """Calls that one replica works on at a time."""
     max_queued_requests: int = Field(default=4096, ge=1)
     seed: Seed = 0
     usd_per_million_prompt_tokens: float = Field(default=0.0, ge=0.0)

@@ -41,6 +41,10 @@ DEPLOYMENTS: dict[Part, str] = {
     "writer": "RubricWriter",
     "reference_judge": "ReferenceJudge",
 }
+_ROOM = 2
+"""Calls that Serve lets into a replica, in those that clients let out for it. Were they as many,
+Serve's router would find replicas full that are not, and ask them over and over; backends keep
+their own limits."""
 _POLL_S = 0.5
 _DESCRIBE_TIMEOUT_S = 60.0
 _SERVE_TIMEOUT_S = 180.0
@@ -201,19 +205,34 @@ def _application(part: Part, config: ServedModelConfig, key: SecretStr, folder: 
     from serve.writer import WriterReplica
 
     deployment: Any = serve.deployment(WriterReplica if part == "writer" else JudgeReplica)
-    return deployment.options(
-        name=DEPLOYMENTS[part],
-        num_replicas=config.num_replicas,
-        max_ongoing_requests=config.max_ongoing_requests,
-        max_queued_requests=config.max_queued_requests,
-        graceful_shutdown_wait_loop_s=0.5,
-        graceful_shutdown_timeout_s=15.0,
-        ray_actor_options={
+    return deployment.options(**deployment_options(part, config)).bind(config, key, folder)
+
+
+def deployment_options(part: Part, config: ServedModelConfig) -> dict[str, Any]:
+    """Return the options of a part's deployment."""
+    options: dict[str, Any] = {
+        "name": DEPLOYMENTS[part],
+        "num_replicas": config.num_replicas,
+        "max_ongoing_requests": _ROOM * config.max_ongoing_requests,
+        "max_queued_requests": config.max_queued_requests,
+        "graceful_shutdown_wait_loop_s": 0.5,
+        "graceful_shutdown_timeout_s": 15.0,
+        "ray_actor_options": {
             "num_cpus": config.num_cpus,
             "num_gpus": config.num_gpus,
             "runtime_env": _runtime_env(),
         },
-    ).bind(config, key, folder)
+    }
+    if part != "writer" and config.backend == "vllm":
+        from ray.serve.config import RequestRouterConfig
+
+        # An endpoint has its own router before its engines, and rules have no cache.
+        router: dict[str, Any] = {
+            "request_router_class": "serve.routing.QueryAffinityRouter",
+            "request_router_kwargs": {"places": config.max_ongoing_requests},
+        }
+        options["request_router_config"] = RequestRouterConfig(**router)
+    return options
 
 
 def _runtime_env() -> dict[str, Any]:

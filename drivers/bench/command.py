@@ -24,6 +24,7 @@ PARTS: dict[str, str] = {
     "end_to_end": "rollouts a second of whole steps against TRL's",
     "control_plane": "rollouts a second through all parts with engines that take no time",
     "store": "durable commits a second, restart and reads of a large RubricStore",
+    "prefix_cache": "what a judge's prefix cache saves, by layout of the prompt and by router",
 }
 
 _EXAMPLES = """examples:

@@ -2,7 +2,8 @@
 
 ``complete`` never raises for what an endpoint or a model does: a reply that did not come is a
 ``Completion`` whose ``failure`` names the kind and whose ``detail`` says why. It returns within
-``config.timeout_s`` of its call, retries included. Backends hold no state that changes an answer.
+``config.timeout_s`` of its call, retries included; where a backend has places of its own, of the
+moment that it gets one. Backends hold no state that changes an answer.
 """
 
 import os

@@ -3,8 +3,9 @@
 Prompts start with what a group's calls share, so the engine's prefix cache is on. The schema allows
 no free white space (small models can loop on it). An engine that has died fails the health check,
 and Serve replaces the replica; when the replica is killed its engine's processes end too.
-A schema that the engine refuses is left out, once. Nothing that a request does raises: a prompt
-over the context, a cut or late reply is a failure.
+The engine is given ``max_ongoing_requests`` calls at a time; others wait here, and their time limit
+has not begun. A schema that the engine refuses is left out, once. Nothing that a request does
+raises: a prompt over the context, a cut or late reply is a failure.
 """
 
 import asyncio
@@ -65,9 +66,15 @@ class VllmBackend:
         self._config = config
         self._engine = engine
         self._tokenizer = tokenizer
+        # Serve lets more calls in than that, so that its router need not ask who has room.
+        self._places = asyncio.Semaphore(config.max_ongoing_requests)
 
     async def complete(self, request: CompletionRequest) -> Completion:
-        """Return the model's reply, or a failure, within ``config.timeout_s``."""
+        """Return the model's reply, or a failure, within ``config.timeout_s`` of its turn."""
+        async with self._places:
+            return await self._complete_in_time(request)
+
+    async def _complete_in_time(self, request: CompletionRequest) -> Completion:
         started = time.monotonic()
         usage = Usage(calls=1)
         try:

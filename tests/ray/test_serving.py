@@ -15,12 +15,15 @@ import pytest
 import ray
 
 from core.config import RunConfig
+from core.config_served import JudgeConfig
 from core.query import Anchor
-from core.records import JudgeRequest, RescoreRequest
+from core.records import JudgeReply, JudgeRequest, RescoreRequest
 from core.rubric import Criterion, Rule
 from core.writer_requests import ContrastRequest
+from drivers.served_clients import ServedJudge
 from drivers.serving import (
     app_name,
+    deployment_options,
     scale,
     start_judge,
     start_serving,
@@ -293,3 +296,46 @@ async def test_a_deployment_that_cannot_start_says_who_waited_for_what() -> None
     with pytest.raises(TimeoutError, match="the driver waited 5 s for ratchet-big-judge to run"):
         await start_judge(config)
     await stop_serving("big")
+
+
+def named_replicas(config: JudgeConfig) -> ServedJudge:
+    """Start replicas that say who they are, with the options of the product's judge."""
+    from ray import serve
+
+    class Named:
+        async def grade(self, request: JudgeRequest) -> JudgeReply:
+            await asyncio.sleep(float(request.prompt))
+            return JudgeReply(verdicts=(), judge=str(os.getpid()))
+
+    deployment: Any = serve.deployment(Named)
+    app = deployment.options(**deployment_options("judge", config)).bind()
+    return ServedJudge(serve.run(app, name="named", route_prefix=None), config, "named")
+
+
+async def who_answers(judge: ServedJudge, query: int, seconds: float = 0.0) -> str:
+    request = JudgeRequest(query_id=f"q{query}", prompt=f"{seconds}", response="r", criteria=())
+    return (await judge.grade(request)).judge
+
+
+async def test_calls_of_a_query_stay_together_until_their_replica_is_full_or_lost() -> None:
+    from ray import serve
+
+    config = JudgeConfig(backend="vllm", model="m", num_replicas=2, max_ongoing_requests=8)
+    judge = await asyncio.to_thread(named_replicas, config)
+    await who_answers(judge, 0)
+    await asyncio.sleep(0.5)  # the router hears from both replicas
+    homes = {query: await who_answers(judge, query) for query in range(16)}
+    assert len(set(homes.values())) == 2
+    for query, home in homes.items():
+        assert {await who_answers(judge, query) for _ in range(3)} == {home}
+
+    # Its replica is full: the others of the query's calls do not wait for it.
+    crowd = [asyncio.create_task(who_answers(judge, 0, seconds=1.0)) for _ in range(16)]
+    assert len(set(await asyncio.gather(*crowd))) == 2
+
+    os.kill(int(homes[0]), signal.SIGKILL)
+    answered = await asyncio.gather(*(who_answers(judge, query) for query in range(16)))
+    assert homes[0] not in answered
+    assert all(answered)
+    assert judge.totals().failures == {}
+    await asyncio.to_thread(serve.delete, "named")

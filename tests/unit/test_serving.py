@@ -6,12 +6,14 @@ import time
 
 import pytest
 
+from core.config_served import ServedModelConfig
 from core.errors import ConfigError
 from core.writer_requests import MergeRequest
 from drivers import ray_session, run_parts, serving
 from drivers.plan import replica_bundles
 from drivers.preflight import missing
 from drivers.run_data import RunData
+from serve.routing import QueryAffinityRouter
 from tests.unit.loop_rig import make_config
 
 
@@ -88,3 +90,29 @@ async def test_a_writer_that_is_never_started_is_unavailable_not_a_crash() -> No
     writer = await serving.start_writer(make_config(evolution={"method": "static"}))
     request = MergeRequest(query_id="q", prompt="p", existing=(), candidates=())
     assert (await writer.write(request)).failure == "unavailable"
+
+
+@pytest.mark.parametrize(
+    ("part", "backend", "is_kept_together"),
+    [
+        ("judge", "vllm", True),
+        ("reference_judge", "vllm", True),
+        ("judge", "openai", False),
+        ("judge", "rules", False),
+        ("writer", "vllm", False),
+    ],
+)
+def test_queries_are_kept_together_where_the_judges_engine_is_in_its_replicas(
+    part: serving.Part, backend: str, is_kept_together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_runtime_env", dict)
+    fields = {"backend": backend, "model": "m", "max_ongoing_requests": 5, "num_replicas": 3}
+    options = serving.deployment_options(part, ServedModelConfig.model_validate(fields))
+    assert options["num_replicas"] == 3
+    # Above the calls that clients let out, so that a replica seldom looks full to Serve.
+    assert options["max_ongoing_requests"] > 5
+    router = options.get("request_router_config")
+    assert (router is not None) == is_kept_together
+    if router is not None:
+        assert router.get_request_router_class() is QueryAffinityRouter
+        assert router.request_router_kwargs == {"places": 5}

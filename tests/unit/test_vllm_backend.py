@@ -112,3 +112,15 @@ async def test_a_schema_that_the_engine_refuses_is_left_out_once() -> None:
     engine.error = ValueError("anything else")
     assert (await ask(engine, schema=SCHEMA)).failure == "unavailable"
     assert len(engine.params) == 4
+
+
+async def test_the_engine_gets_as_many_calls_as_it_has_places_and_waiting_uses_up_no_time() -> None:
+    engine = Engine(delay_s=0.15)
+    config = CONFIG.model_copy(update={"max_ongoing_requests": 2})
+    backend = VllmBackend(config, engine, Tokenizer())
+    request = CompletionRequest(prompt="one two")
+    calls = [asyncio.create_task(backend.complete(request)) for _ in range(6)]
+    await asyncio.sleep(0.05)
+    assert len(engine.params) == 2
+    # The last ones begin after more than timeout_s.
+    assert [reply.failure for reply in await asyncio.gather(*calls)] == [None] * 6
