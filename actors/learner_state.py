@@ -17,7 +17,7 @@ import torch
 from transformers import PreTrainedModel
 
 from actors.chat_template import policy_tokenizer
-from actors.weights import export_weights, write_weights
+from actors.weights import write_file
 from core.config import PolicyConfig
 from core.errors import ConfigError
 
@@ -81,11 +81,10 @@ def _unreadable(folder: str, error: Exception) -> ConfigError:
 
 def export_folder(model: PreTrainedModel, policy: PolicyConfig, folder: str, *, rank: int) -> None:
     """Write weights in bf16, config, generation config and tokenizer; every rank must call it."""
-    weights = export_weights(model, rank=rank)
+    # A tied head is left out, as transformers does.
+    write_file(model, Path(folder) / "model.safetensors", rank=rank, has_tied_head=False)
     if rank != 0:
         return
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    write_weights(weights, Path(folder) / "model.safetensors")
     config = copy.deepcopy(model.config)
     config.dtype = torch.bfloat16
     config.architectures = [type(model).__name__]

@@ -85,6 +85,8 @@ class PolicyLearner:
         self.step = 0
         self._perturbation = Perturbation()
         self._begun: BegunStep | None = None
+        self._unfinished: int | None = None
+        """Step whose gradients are added up and not yet applied."""
 
     def __repr__(self) -> str:
         return f"PolicyLearner rank {self.rank} (step {self.step})"
@@ -120,6 +122,7 @@ class PolicyLearner:
         """Do the passes of groups that are ready; ``train_step`` of the whole batch must follow."""
         start = time.perf_counter()
         batch, tally = early.batch, StepTally()
+        self._refuse_half_step(f"begin step {batch.step}")
         samples = tuple(sample for group in batch.groups for sample in group)
         micros = self._micro_batches(samples, is_off_policy=batch.is_off_policy, is_first=True)
         self._passes(batch.step, micros, early.num_tokens, tally, is_last=False)
@@ -134,8 +137,10 @@ class PolicyLearner:
     def train_step(self, batch: TrainBatch) -> StepReport:
         """Do one optimizer step a mini-batch that has samples."""
         start = time.perf_counter()
-        begun, self._begun = self._begun, None
-        assert begun is None or begun.step == batch.step, "got another step than the one begun"
+        begun = self._begun
+        if begun is None or begun.step != batch.step:
+            self._refuse_half_step(f"train step {batch.step}")
+        self._begun = None
         set_learning_rate(self.engine, learning_rate(batch.step, self.learner))
         number = self.learner.mini_batches
         rest = batch if begun is None else without_groups(batch, begun.places)
@@ -197,6 +202,7 @@ class PolicyLearner:
         total = num_response_tokens(samples)
         self._passes(step, micros, total, tally, is_last=True, is_measured=is_measured)
         norm = apply_gradients(self.engine, self.learner)
+        self._unfinished = None
         query_ids = tuple(sample.query_id for sample in samples)
         self._stop_if_not_finite(norm, "gradient norm", step, query_ids)
         return norm
@@ -212,6 +218,7 @@ class PolicyLearner:
         is_measured: bool = True,
     ) -> None:
         """Add up the gradients of ``micros``; ``num_tokens`` is the whole mini-batch's."""
+        self._unfinished = step
         for number, micro in enumerate(micros):
             is_boundary = is_last and number == len(micros) - 1
             self.engine.set_gradient_accumulation_boundary(is_boundary and self._has_peers())
@@ -228,6 +235,16 @@ class PolicyLearner:
             tally.add_losses(sums, entropy, micro.row)
             if is_measured:
                 tally.add_mismatch(micro.row, proximal, inputs)
+
+    def _refuse_half_step(self, what: str) -> None:
+        """Raise where gradients of a step that never ended would go into the next one; DeepSpeed
+        keeps them in shards of its own, out of reach."""
+        if self._unfinished is not None:
+            raise RunStopped(
+                f"got gradients of step {self._unfinished}, which was not finished, in "
+                f"PolicyLearner rank {self.rank} that has to {what}, wanted none: start the run "
+                "again, new ranks go on from its last checkpoint"
+            )
 
     def _loss_inputs(self, row: PackedRow, logprobs: Tensor, proximal: Tensor | None) -> LossInputs:
         ref_logprobs = None
@@ -334,6 +351,7 @@ class PolicyLearner:
 
     def load(self, folder: str) -> None:
         """Read what ``save`` wrote with the same number of ranks and ZeRO stage."""
+        self._refuse_half_step(f"load {folder}")
         self.step = load_state(self.engine, folder, rank=self.rank, facts=self._facts())
 
     def export(self, folder: str) -> None:

@@ -6,7 +6,6 @@ always named, also where it is tied to the embeddings: an engine that keeps a he
 silently keep the old one. A tensor without elements (a sharded placeholder) is refused.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -14,10 +13,10 @@ from typing import Any
 
 import ray
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from actors.streamed_safetensors import StreamedSafetensors
 from core.errors import WeightSyncError
 from core.records import WeightUpdate
 
@@ -29,24 +28,25 @@ KEPT_FILES = 2
 Bucket = dict[str, Tensor]
 
 
-def collect_weights(model: PreTrainedModel, *, rank: int) -> Iterator[Bucket]:
-    """Yield buckets of bf16 tensors on CPU (rank 0) or empty ones (other ranks)."""
-    for bucket in _buckets(model):
+def collect_weights(
+    model: PreTrainedModel, *, rank: int, has_tied_head: bool = True
+) -> Iterator[Bucket]:
+    """Yield buckets of bf16 tensors on CPU (rank 0) or empty ones (other ranks).
+
+    ``has_tied_head``: whether a head that is tied to the embeddings is among them.
+    """
+    for bucket in _buckets(model, has_tied_head=has_tied_head):
         with _gathered([param for _, param in bucket]):
             yield {name: _copied(name, param) for name, param in bucket} if rank == 0 else {}
 
 
 def publish_file(model: PreTrainedModel, version: int, folder: str, *, rank: int) -> WeightUpdate:
     """Write ``policy-<version>.safetensors`` (complete or absent, never half) and return it."""
-    weights = _all_weights(model, rank)
     path = Path(folder) / f"policy-{version}.safetensors"
+    sums = write_file(model, path, rank=rank)
     if rank == 0:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_weights(weights, path)
         _remove_older(path)
-    return WeightUpdate(
-        version=version, transport="shm", location=str(path), checksums=checksums(weights)
-    )
+    return WeightUpdate(version=version, transport="shm", location=str(path), checksums=sums)
 
 
 def publish_objects(model: PreTrainedModel, version: int, *, rank: int) -> WeightUpdate:
@@ -66,11 +66,26 @@ def publish_objects(model: PreTrainedModel, version: int, *, rank: int) -> Weigh
     )
 
 
-def write_weights(weights: Bucket, path: Path) -> None:
-    """Write a safetensors file under a temporary name, then rename it."""
-    partial = path.with_suffix(".tmp")
-    save_file(weights, partial, metadata={"format": "pt"})
-    os.replace(partial, path)
+def write_file(
+    model: PreTrainedModel, path: Path, *, rank: int, has_tied_head: bool = True
+) -> dict[str, float]:
+    """Write all weights as one file (rank 0) and return their checksums; at most one bucket is in
+    memory beside the model. Every rank must call it."""
+    sums: dict[str, float] = {}
+    buckets = collect_weights(model, rank=rank, has_tied_head=has_tied_head)
+    if rank != 0:
+        for _ in buckets:
+            pass
+        return sums
+    shapes = {name: _whole_shape(p) for name, p in _named(model, has_tied_head=has_tied_head)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with StreamedSafetensors(path, shapes) as file:
+        for bucket in buckets:
+            sums |= checksums(bucket)
+            while bucket:  # no tensor stays until the next bucket is made
+                name = next(iter(bucket))
+                file.add(name, bucket.pop(name))
+    return sums
 
 
 def checksums(weights: Bucket) -> dict[str, float]:
@@ -82,25 +97,12 @@ def checksums(weights: Bucket) -> dict[str, float]:
     }
 
 
-def export_weights(model: PreTrainedModel, *, rank: int) -> Bucket:
-    """All weights for a Hugging Face folder: a tied head is left out, as transformers does."""
-    weights = _all_weights(model, rank)
-    if _is_tied(model):
-        weights.pop("lm_head.weight", None)
-    return weights
-
-
-def _all_weights(model: PreTrainedModel, rank: int) -> Bucket:
-    weights: Bucket = {}
-    for bucket in collect_weights(model, rank=rank):
-        weights |= bucket
-    return weights
-
-
-def _buckets(model: PreTrainedModel) -> Iterator[list[tuple[str, torch.nn.Parameter]]]:
+def _buckets(
+    model: PreTrainedModel, *, has_tied_head: bool
+) -> Iterator[list[tuple[str, torch.nn.Parameter]]]:
     bucket: list[tuple[str, torch.nn.Parameter]] = []
     size = 0
-    for name, param in _named(model):
+    for name, param in _named(model, has_tied_head=has_tied_head):
         elements = int(getattr(param, "ds_numel", param.numel()))
         if bucket and size + elements > BUCKET_ELEMENTS:
             yield bucket
@@ -111,12 +113,19 @@ def _buckets(model: PreTrainedModel) -> Iterator[list[tuple[str, torch.nn.Parame
         yield bucket
 
 
-def _named(model: PreTrainedModel) -> Iterator[tuple[str, torch.nn.Parameter]]:
+def _named(
+    model: PreTrainedModel, *, has_tied_head: bool
+) -> Iterator[tuple[str, torch.nn.Parameter]]:
     """Every parameter once, then the head again under its own name when it is tied."""
     yield from model.named_parameters()
     head: Any = model.get_output_embeddings()
-    if _is_tied(model):
+    if has_tied_head and _is_tied(model):
         yield "lm_head.weight", head.weight
+
+
+def _whole_shape(param: torch.nn.Parameter) -> tuple[int, ...]:
+    """The parameter's shape, also where this rank holds a shard of it or nothing."""
+    return tuple(getattr(param, "ds_shape", param.shape))
 
 
 def _gathered(params: list[torch.nn.Parameter]) -> AbstractContextManager[object]:
@@ -134,7 +143,7 @@ def _is_tied(model: PreTrainedModel) -> bool:
 
 
 def _copied(name: str, param: torch.nn.Parameter) -> Tensor:
-    """A bf16 copy of its own: safetensors refuses tensors that share memory."""
+    """A bf16 copy of its own, which outlives the gathered parameter."""
     if param.numel() == 0:
         raise WeightSyncError(
             f"got an empty tensor for {name}, wanted the whole parameter: it is still sharded"

@@ -1,13 +1,14 @@
 """The command ``ratchet bench``: measures parts, writes the result file, prints the table.
 
 Each part runs in a process of its own, so that no part's memory or threads weigh on another's. A
-missed target is shown and is no error (``--check`` makes it exit code 1); a part that broke is.
+missed target is shown and is no error (``--check`` makes it exit code 1); a part that broke is. A
+signal ends the running part with its processes; the parts before it keep their figures.
 """
 
 import argparse
 import importlib
 import logging
-import subprocess
+import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 from core.errors import ConfigError
 from drivers.bench.part import Options, Part, Row
 from drivers.bench.results import read_results, table, write_part
+from drivers.bench.supervised import Stopped, interruptible, run_supervised
 
 PARTS: dict[str, str] = {
     "overlap": "what a CARE, RARE or Ratchet step costs over a static one, engines that keep time",
@@ -35,11 +37,14 @@ _EXAMPLES = """examples:
   ratchet bench learner --device cuda
 """
 
+_BAD_INPUT = 2
+
 log = logging.getLogger("ratchet")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0, 1 for a part that broke (or a miss under --check), 2 bad input."""
+    """Return the exit code: 0, 1 for a part that broke (or a miss under --check), 2 bad input,
+    130 or 143 for a signal."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     names = list(dict.fromkeys(options.parts)) or list(PARTS)
@@ -48,13 +53,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         read_results(options.out)
         if options.show:
             return _show(options.out, list(PARTS), is_check=options.check)
-        broken = _measure_all(names, options) if len(names) > 1 else _measure(names[0], options)
+        if options.quiet:  # the process of one part
+            _measure(names[0], options)
+            return 0
+        codes = _measure_all(names, options)
+    except Stopped as error:
+        print(
+            f"ratchet bench: {error}; nothing of it runs any more, finished parts are in "
+            f"{options.out}",
+            file=sys.stderr,
+        )
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except ConfigError as error:
         print(f"ratchet bench: {error}", file=sys.stderr)
-        return 2
-    is_inner = options.quiet
-    missed = 0 if is_inner else _show(options.out, names, is_check=options.check)
-    return 1 if broken else missed
+        return _BAD_INPUT
+    if codes == [_BAD_INPUT]:  # the one part asked for has said it
+        return _BAD_INPUT
+    missed = _show(options.out, names, is_check=options.check)
+    return 1 if any(codes) else missed
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,35 +102,31 @@ def _check_names(names: Sequence[str]) -> None:
         raise ConfigError(f"got no part {unknown[0]!r}, wanted some of {', '.join(PARTS)}")
 
 
-def _measure_all(names: Sequence[str], options: argparse.Namespace) -> list[str]:
-    """Measure each part in a process of its own; return those that broke."""
-    broken: list[str] = []
+def _measure_all(names: Sequence[str], options: argparse.Namespace) -> list[int]:
+    """Measure each part in a process of its own; return their exit codes."""
+    codes: list[int] = []
     for number, name in enumerate(names, start=1):
         log.info("part %d of %d: %s (%s)", number, len(names), name, PARTS[name])
         began = time.monotonic()
-        command = [
-            sys.executable,
-            "-m",
-            "drivers.bench",
-            name,
-            "--quiet",
-            "--out",
-            str(options.out),
-        ]
-        command += ["--seed", str(options.seed), "--device", options.device]
-        command += ["--short"] if options.short else []
-        if subprocess.run(command, check=False).returncode != 0:
-            broken.append(name)
-            log.error("part %s broke: see above; the other parts go on", name)
+        codes.append(run_supervised(part_command(name, options)))
+        if codes[-1] != 0:
+            log.error("part %s broke: see above", name)
         log.info("part %s took %.0f s", name, time.monotonic() - began)
-    return broken
+    return codes
 
 
-def _measure(name: str, options: argparse.Namespace) -> list[str]:
+def part_command(name: str, options: argparse.Namespace) -> list[str]:
+    """Return the command that measures one part and writes its figures."""
+    command = [sys.executable, "-m", "drivers.bench", name, "--quiet", "--out", str(options.out)]
+    command += ["--seed", str(options.seed), "--device", options.device]
+    return command + (["--short"] if options.short else [])
+
+
+def _measure(name: str, options: argparse.Namespace) -> None:
+    interruptible()
     part = load_part(name)
     chosen = Options(is_short=options.short, device=options.device, seed=options.seed)
     write_part(options.out, name, part.measure(chosen))
-    return []
 
 
 def load_part(name: str) -> Part:

@@ -261,10 +261,40 @@ async def test_a_non_finite_loss_stops_all_ranks_and_an_empty_batch_does_nothing
             await group.train_step(with_nan(tiny_batch(2)))
         assert await group.logprobs(SAMPLES) == before
         ray.kill(ray.get_actor("PolicyLearner rank 1 [tiny]"))
-        with pytest.raises(RunStopped, match=r"PolicyLearner rank 1 died .* train step 3"):
-            await group.train_step(tiny_batch(3))
+        with pytest.raises(RunStopped, match=r"PolicyLearner rank 1 died .* give log-probs"):
+            await group.logprobs(SAMPLES)
     finally:
         group.close()
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+async def test_half_a_step_never_goes_into_another_step_or_a_checkpoint(
+    tiny: str, stage: int, tmp_path: Path
+) -> None:
+    """Stopped between the early passes and the optimizer step."""
+    config = config_for(tiny, zero_stage=stage)
+    group, other = (LearnerGroup(config, weights_folder=str(tmp_path)) for _ in range(2))
+    state = str(tmp_path / "state")
+    try:
+        await group.start()
+        before = await group.logprobs(SAMPLES)
+        await group.accumulate(first_of_two_groups(tiny_batch(1)))
+        await group.save(state)
+        again = first_of_two_groups(tiny_batch(1))
+        for call in (group.train_step(tiny_batch(2)), group.accumulate(again), group.load(state)):
+            with pytest.raises(RunStopped, match=r"got gradients of step 1, which was not fin"):
+                await call
+        assert await group.logprobs(SAMPLES) == before
+        finished = await group.train_step(tiny_batch(1))
+        group.close()
+        await other.start()
+        await other.load(state)
+        whole = await other.train_step(tiny_batch(1))
+        for name in ("actor/grad_norm", "actor/pg_loss"):
+            assert finished.metrics[name] == pytest.approx(whole.metrics[name], rel=1e-3), name
+    finally:
+        group.close()
+        other.close()
 
 
 async def test_off_policy_batches_report_importance_weights(tiny: str, tmp_path: Path) -> None:
