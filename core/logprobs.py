@@ -66,9 +66,7 @@ class RowLogprobs(Function):
         ctx: Any, logits: Tensor, targets: Tensor, temperature: float
     ) -> tuple[Tensor, Tensor]:
         """Return log-probs and entropies."""
-        rows = _rows_of_a_block(logits)
-        blocks = zip(logits.split(rows), targets.split(rows), strict=True)
-        parts = [_forward_block(block, chosen, temperature) for block, chosen in blocks]
+        parts = [_forward_block(logits[b], targets[b], temperature) for b in _blocks(logits)]
         logprobs, entropy, log_totals = (torch.cat(part) for part in zip(*parts, strict=True))
         ctx.save_for_backward(logits, targets, log_totals)
         ctx.temperature = temperature
@@ -81,9 +79,7 @@ class RowLogprobs(Function):
         logits, targets, log_totals = ctx.saved_tensors
         scale = grads[0].float().unsqueeze(-1) / ctx.temperature
         result = torch.empty_like(logits)
-        rows = _rows_of_a_block(logits)
-        for start in range(0, logits.shape[0], rows):
-            part = slice(start, start + rows)
+        for part in _blocks(logits):
             grad = logits[part].to(torch.float32, copy=True)
             if ctx.temperature != 1.0:
                 grad.div_(ctx.temperature)
@@ -110,9 +106,10 @@ def _forward_block(
     return chosen - log_totals, entropy, log_totals + largest.squeeze(-1)
 
 
-def _rows_of_a_block(logits: Tensor) -> int:
+def _blocks(logits: Tensor) -> list[slice]:
     limit = CPU_BLOCK_ELEMENTS if logits.device.type == "cpu" else GPU_BLOCK_ELEMENTS
-    return max(1, limit // logits.shape[1])
+    rows = max(1, limit // logits.shape[1])
+    return [slice(start, start + rows) for start in range(0, logits.shape[0], rows)]
 
 
 def _recomputed(

@@ -9,9 +9,9 @@ backward pass beside the others.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -48,10 +48,9 @@ class PackedRow:
 
     def to(self, device: torch.device) -> "PackedRow":
         """Return the same row on ``device``."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return PackedRow(
-            **{k: v.to(device) if isinstance(v, Tensor) else v for k, v in values.items()}
-        )
+        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        moved = {k: v.to(device) for k, v in values.items() if isinstance(v, Tensor)}
+        return replace(self, **moved)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,15 @@ def test_a_miss_shows_in_the_table() -> None:
             "bf16_factor": 1.5,
         },
     }
-    assert [row.is_met for row in learner.rows(result)] == [None, None, True, False, None, True, True]
+    assert [row.is_met for row in learner.rows(result)] == [
+        None,
+        None,
+        True,
+        False,
+        None,
+        True,
+        True,
+    ]
 
 
 def test_the_gpu_script_needs_torch_and_transformers_only() -> None:
