@@ -13,10 +13,11 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from core.errors import ConfigError
 from drivers.bench.part import Options, Part, Row
-from drivers.bench.results import read_results, table, write_part
+from drivers.bench.results import check_writable, read_results, table, write_part
 from drivers.bench.supervised import Stopped, interruptible, run_supervised
 
 PARTS: dict[str, str] = {
@@ -53,13 +54,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = list(dict.fromkeys(options.parts)) or [name for name in PARTS if name not in ASKED_FOR]
     try:
         _check_names(names)
-        read_results(options.out)
+        found = read_results(options.out)
         if options.show:
+            if not found.keys() & PARTS.keys():
+                raise ConfigError(f"got no figures in {options.out}, wanted some: measure first")
             return _show(options.out, list(PARTS), is_check=options.check)
         if options.quiet:  # the process of one part
             _measure(names[0], options)
             return 0
+        check_writable(options.out)
         codes = _measure_all(names, options)
+        if codes == [_BAD_INPUT]:  # the one part asked for has said it
+            return _BAD_INPUT
+        missed = _show(options.out, names, is_check=options.check)
+        return 1 if any(codes) else missed
     except Stopped as error:
         print(
             f"ratchet bench: {error}; nothing of it runs any more, finished parts are in "
@@ -72,10 +80,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"ratchet bench: {error}", file=sys.stderr)
         return _BAD_INPUT
-    if codes == [_BAD_INPUT]:  # the one part asked for has said it
-        return _BAD_INPUT
-    missed = _show(options.out, names, is_check=options.check)
-    return 1 if any(codes) else missed
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -140,9 +144,20 @@ def load_part(name: str) -> Part:
 def _show(path: Path, names: Iterable[str], *, is_check: bool) -> int:
     results = read_results(path)
     rows: dict[str, Sequence[Row]] = {
-        name: load_part(name).rows(results[name]) for name in names if name in results
+        name: _rows(path, name, results[name]) for name in names if name in results
     }
     print(table(rows))
     num_missed = sum(row.is_met is False for each in rows.values() for row in each)
     print(f"\n{num_missed} target(s) missed; figures in {path}")
     return 1 if is_check and num_missed else 0
+
+
+def _rows(path: Path, name: str, result: Any) -> Sequence[Row]:
+    try:
+        return load_part(name).rows(result)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"got figures of {name} in {path} that this version cannot show "
+            f"({type(error).__name__}: {error}), wanted those of `ratchet bench {name}`: measure "
+            "it again or give another --out"
+        ) from error

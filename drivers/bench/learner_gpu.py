@@ -25,6 +25,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 
 from actors.packed_attention import PACKED_ATTENTION, register
 from actors.policy_model import PolicyModel
+from core.errors import ConfigError
 from core.packing import PackedRow, pack_row
 
 log = logging.getLogger("ratchet")
@@ -115,7 +116,7 @@ class Sample:
 def measure_device(device: str, *, is_short: bool) -> dict[str, Any]:
     """Measure both shapes on a GPU."""
     if not torch.cuda.is_available():
-        raise SystemExit("got no GPU that torch can use, wanted one for --device cuda")
+        raise ConfigError("got no GPU that torch can use, wanted one for --device cuda")
     peak = matmul_peak(device, 4096 if is_short else 8192)
     log.info("learner: a bf16 matrix product reaches %.0f TFLOP/s", peak / 1e12)
     shapes = [SMALL] if is_short else [SMALL, LARGE]

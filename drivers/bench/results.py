@@ -30,10 +30,12 @@ _PACKAGES = (
 
 def read_results(path: Path) -> dict[str, Any]:
     """Return what the file holds; empty when there is none."""
-    if not path.exists():
-        return {}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"got {path} that cannot be read, wanted a file: {error}") from None
     except ValueError as error:
         found = error
     if not isinstance(found, dict):
@@ -44,14 +46,31 @@ def read_results(path: Path) -> dict[str, Any]:
     return found
 
 
+def check_writable(path: Path) -> None:
+    """Make the file's folder; raises ConfigError where no figures could be kept."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = _beside(path)
+        new.touch()
+        new.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"got {path} that cannot be written, wanted a place for the results: {error}"
+        ) from None
+
+
 def write_part(path: Path, name: str, value: Any) -> None:
     """Put one part's figures into the file, with machine, date and versions; replaces it whole."""
     results = read_results(path) | {name: value}
     results |= {"machine": machine(), "date": _now(), "versions": versions()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_suffix(".tmp")
+    new = _beside(path)
     new.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     os.replace(new, path)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.tmp")
 
 
 def machine() -> dict[str, Any]:
