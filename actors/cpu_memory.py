@@ -2,7 +2,7 @@
 
 A training step allocates and frees the same large tensors over and over. By default glibc gives
 each large one back at once, and the system has to clear fresh pages for the next: a quarter of a
-step. ``keep_freed_memory`` makes it keep them; ``give_memory_back`` returns them when a step is
+step. ``keep_freed_memory`` makes it keep them; ``give_memory_back`` returns them when a call is
 over, so that an engine on the same machine can have them. Where there is no glibc neither does
 anything.
 """

@@ -64,7 +64,7 @@ def packed_attention(
 
 
 def _to_grid(states: Tensor, sources: Tensor, shape: tuple[int, int]) -> Tensor:
-    """[1, H, T, D] packed to [B, H, L, D]; on the right of a sequence stands token 0's state."""
+    """[1, H, T, D] packed to [B, H, L, D]; padding has the state of a sequence's last token."""
     grid = states[0].transpose(0, 1).index_select(0, sources)
     return grid.unflatten(0, shape).transpose(1, 2)
 

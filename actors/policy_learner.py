@@ -133,6 +133,7 @@ class PolicyLearner:
             tally=tally,
             seconds=time.perf_counter() - start,
         )
+        self._give_memory_back()
 
     def train_step(self, batch: TrainBatch) -> StepReport:
         """Do one optimizer step a mini-batch that has samples."""
@@ -159,8 +160,7 @@ class PolicyLearner:
         self.step = batch.step
         metrics = self._metrics(batch, tally, norms)
         seconds = time.perf_counter() - start + (begun.seconds if begun is not None else 0.0)
-        if self.device.type == "cpu":
-            give_memory_back()
+        self._give_memory_back()
         return StepReport(
             step=batch.step,
             policy_version=batch.step,
@@ -316,6 +316,7 @@ class PolicyLearner:
             for sample in share:
                 mine[sample.index] = values[: len(sample.token_ids)]
                 values = values[len(sample.token_ids) :]
+        self._give_memory_back()
         parts: list[dict[int, list[float]]] = [{} for _ in range(self.world_size)]
         dist.all_gather_object(parts, mine)
         found = {place: values for part in parts for place, values in part.items()}
@@ -333,8 +334,11 @@ class PolicyLearner:
         """Write the weights where workers can read them; rank 0's answer is the whole one."""
         model = self.engine.module.model
         if transport == "shm":
-            return publish_file(model, version, folder, rank=self.rank)
-        return publish_objects(model, version, rank=self.rank)
+            update = publish_file(model, version, folder, rank=self.rank)
+        else:
+            update = publish_objects(model, version, rank=self.rank)
+        self._give_memory_back()
+        return update
 
     def perturb(self, scale: float, seed: int) -> None:
         """Add small deterministic noise to all weights, for the start-up self-check."""
@@ -357,6 +361,10 @@ class PolicyLearner:
     def export(self, folder: str) -> None:
         """Write a Hugging Face folder."""
         export_folder(self.engine.module.model, self.policy, folder, rank=self.rank)
+
+    def _give_memory_back(self) -> None:
+        if self.device.type == "cpu":
+            give_memory_back()
 
     def _has_peers(self) -> bool:
         """Whether gradients meet those of other ranks or shards; alone, DeepSpeed would copy all of

@@ -78,13 +78,18 @@ def write_file(
             pass
         return sums
     shapes = {name: _whole_shape(p) for name, p in _named(model, has_tied_head=has_tied_head)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with StreamedSafetensors(path, shapes) as file:
-        for bucket in buckets:
-            sums |= checksums(bucket)
-            while bucket:  # no tensor stays until the next bucket is made
-                name = next(iter(bucket))
-                file.add(name, bucket.pop(name))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with StreamedSafetensors(path, shapes) as file:
+            for bucket in buckets:
+                sums |= checksums(bucket)
+                while bucket:  # no tensor stays until the next bucket is made
+                    name = next(iter(bucket))
+                    file.add(name, bucket.pop(name))
+    except Exception:
+        for _ in buckets:  # the other ranks are in its gathers
+            pass
+        raise
     return sums
 
 
@@ -153,7 +158,8 @@ def _copied(name: str, param: torch.nn.Parameter) -> Tensor:
 
 def _remove_older(newest: Path) -> None:
     files = sorted(newest.parent.glob("policy-*.safetensors"), key=_version)
-    for path in files[:-KEPT_FILES]:
+    unfinished = newest.parent.glob("policy-*.tmp")  # of a learner that was killed
+    for path in (*files[:-KEPT_FILES], *unfinished):
         if path != newest:
             path.unlink(missing_ok=True)
 

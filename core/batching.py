@@ -7,10 +7,10 @@ may be empty), because ranks meet in collectives and one that has fewer would le
 waiting. All of it is deterministic, so each rank works out its own part from the whole batch.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from core.records import ScoredGroup, ScoredRollout, TrainBatch, TrainingSample
 
@@ -18,6 +18,9 @@ MiniBatch = tuple[TrainingSample, ...]
 MicroBatch = tuple[TrainingSample, ...]
 T = TypeVar("T")
 
+GRID_PLACES_PER_TOKEN = 4
+"""Attention lays every sequence out whole, to the length of the longest: a row's grid has at most
+so many times as many places as the token budget, since they take memory too."""
 BUNDLES_PER_RANK = 4
 """Where several ranks share a mini-batch: small enough bundles that their loads come out even."""
 
@@ -109,19 +112,21 @@ def rank_micro_batches(
 ) -> tuple[tuple[MicroBatch, ...], ...]:
     """``[rank][micro-batch]``: every rank has the same number; an empty one is ``()``.
 
-    Samples with the same prompt stay together as far as the budget allows, since a row holds a
-    prompt once. These bundles go, longest first, to the rank with the fewest tokens; each rank
-    packs its own by first fit decreasing.
+    A row holds a prompt once, so samples with the same prompt stay together in bundles: as large as
+    a row on one rank, on several small enough that their loads come out even (with many ranks and
+    few groups a prompt is then computed on more than one). Bundles go, longest first, to the rank
+    with the fewest tokens; each rank packs its own by first fit decreasing.
     """
     limit = token_budget
     if world_size > 1:
         limit = min(limit, num_row_tokens(samples) // (BUNDLES_PER_RANK * world_size))
-    shares: list[list[MicroBatch]] = [[] for _ in range(world_size)]
+    shares: list[list[_Item[MicroBatch]]] = [[] for _ in range(world_size)]
     loads = [0] * world_size
-    for bundle in sorted(bundles(samples, limit), key=num_row_tokens, reverse=True):
+    items = [_bundle_item(bundle) for bundle in bundles(samples, limit)]
+    for item in sorted(items, key=lambda item: item.tokens, reverse=True):
         rank = loads.index(min(loads))
-        shares[rank].append(bundle)
-        loads[rank] += num_row_tokens(bundle)
+        shares[rank].append(item)
+        loads[rank] += item.tokens
     packed = [_packed(share, token_budget) for share in shares]
     most = max(len(part) for part in packed)
     return tuple(part + ((),) * (most - len(part)) for part in packed)
@@ -138,7 +143,11 @@ def bundles(samples: Sequence[TrainingSample], limit: int) -> list[MicroBatch]:
     return [
         tuple(bundle)
         for prompt, same in by_prompt.items()
-        for bundle in _first_fit(same, lambda s: len(s.token_ids), limit - len(prompt))
+        for bundle in _first_fit(
+            [_Item(s, len(s.token_ids), 1, num_tokens(s)) for s in same],
+            limit - len(prompt),
+            GRID_PLACES_PER_TOKEN * limit,
+        )
     ]
 
 
@@ -180,21 +189,40 @@ def _sample(scored: ScoredRollout) -> TrainingSample:
     )
 
 
-def _packed(share: Sequence[MicroBatch], token_budget: int) -> tuple[MicroBatch, ...]:
-    rows = _first_fit(share, num_row_tokens, token_budget)
+@dataclass(frozen=True, slots=True)
+class _Item(Generic[T]):
+    """Something to pack."""
+
+    value: T
+    tokens: int
+    """That it adds to a row."""
+    num_sequences: int
+    longest: int
+    """Tokens of its longest sequence, prompt included."""
+
+
+def _bundle_item(bundle: MicroBatch) -> _Item[MicroBatch]:
+    return _Item(bundle, num_row_tokens(bundle), len(bundle), max(map(num_tokens, bundle)))
+
+
+def _packed(share: Sequence[_Item[MicroBatch]], token_budget: int) -> tuple[MicroBatch, ...]:
+    rows = _first_fit(share, token_budget, GRID_PLACES_PER_TOKEN * token_budget)
     return tuple(tuple(sample for bundle in row for sample in bundle) for row in rows)
 
 
-def _first_fit(items: Sequence[T], size: Callable[[T], int], limit: int) -> list[list[T]]:
-    """First fit decreasing; an item over the limit is alone. Ties stay in their order."""
-    bins: list[list[T]] = []
-    used: list[int] = []
-    for item in sorted(items, key=size, reverse=True):
-        place = next((i for i, n in enumerate(used) if n + size(item) <= limit), None)
+def _first_fit(items: Sequence[_Item[T]], limit: int, most_places: int) -> list[list[T]]:
+    """First fit decreasing under ``limit`` tokens and a grid of ``most_places``; an item over them
+    is alone. Ties stay in their order."""
+    bins: list[list[_Item[T]]] = []
+
+    def fits(packed: Sequence[_Item[T]]) -> bool:
+        places = sum(i.num_sequences for i in packed) * max(i.longest for i in packed)
+        return sum(i.tokens for i in packed) <= limit and places <= most_places
+
+    for item in sorted(items, key=lambda item: item.tokens, reverse=True):
+        place = next((i for i, packed in enumerate(bins) if fits([*packed, item])), None)
         if place is None:
             bins.append([item])
-            used.append(size(item))
         else:
             bins[place].append(item)
-            used[place] += size(item)
-    return bins
+    return [[item.value for item in packed] for packed in bins]

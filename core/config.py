@@ -102,7 +102,7 @@ class LearnerConfig(Part):
     mini_batches: int = Field(default=1, ge=1)
     """Optimizer steps a training step; the batch is split by query."""
     token_budget: int = Field(default=8192, ge=16)
-    """Most tokens of prompt plus response in one packed micro-batch."""
+    """Most tokens in one packed micro-batch; a prompt that several responses share counts once."""
     logprob_chunk: int = Field(default=1024, ge=1)
     """Positions whose vocabulary row exists at one time."""
     clip_low: float = Field(default=0.2, ge=0.0)

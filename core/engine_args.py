@@ -98,8 +98,9 @@ def cpu_engine_env(num_threads: int, *, kv_cache_gib: int = 1) -> dict[str, str]
 
     ``nobind`` because vLLM's automatic binding reserves a core and gives two engines of one
     machine the same ones; the number of threads is then what OMP_NUM_THREADS says. Threads that
-    wait spin for some microseconds, so that the next of a token's hundreds of operators finds them
-    awake, and then sleep: engine and learner share few cores, and spinning takes theirs.
+    wait spin 20,000 rounds (well under a millisecond), so that the next of a token's hundreds of
+    operators finds them awake, and then sleep: engine and learner share few cores, and spinning
+    takes theirs. The count is libgomp's, which torch's CPU build uses.
     """
     return {
         "VLLM_CPU_KVCACHE_SPACE": str(kv_cache_gib),

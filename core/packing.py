@@ -29,8 +29,8 @@ class PackedRow:
     position_ids: Tensor
     """[S], from 0 in each sequence."""
     sources: Tensor
-    """[num_sequences * longest], the token at each place of the flattened grid of whole sequences,
-    padded on the right with token 0."""
+    """[num_sequences * longest], the place in the row of each token of the flattened grid of whole
+    sequences; a sequence is padded on the right with its own last token."""
     slots: Tensor
     """[S], a place of each token in that grid: of a shared prompt's, in its first sequence."""
     shape: tuple[int, int]
@@ -84,7 +84,9 @@ def pack_row(samples: "Sequence[TrainingSample]") -> PackedRow:
     return PackedRow(
         input_ids=_ints(input_ids),
         position_ids=_ints(position_ids),
-        sources=_ints(t for tokens in sequences for t in tokens + [0] * (longest - len(tokens))),
+        sources=_ints(
+            t for tokens in sequences for t in tokens + tokens[-1:] * (longest - len(tokens))
+        ),
         slots=_ints(slot_of[token] for token in range(len(input_ids))),
         shape=(len(samples), longest),
         predicts=_ints(predicts),

@@ -41,10 +41,10 @@ DEPLOYMENTS: dict[Part, str] = {
     "writer": "RubricWriter",
     "reference_judge": "ReferenceJudge",
 }
-_ROOM = 2
-"""Calls that Serve lets into a replica, in those that clients let out for it. Were they as many,
-Serve's router would find replicas full that are not, and ask them over and over; backends keep
-their own limits."""
+_ROOM_FACTOR = 2
+"""Serve lets so many times as many calls into a replica as clients let out for it. Were they as
+many, Serve's router would find replicas full that are not, and ask them over and over; backends
+keep their own limits."""
 _POLL_S = 0.5
 _DESCRIBE_TIMEOUT_S = 60.0
 _SERVE_TIMEOUT_S = 180.0
@@ -213,7 +213,7 @@ def deployment_options(part: Part, config: ServedModelConfig) -> dict[str, Any]:
     options: dict[str, Any] = {
         "name": DEPLOYMENTS[part],
         "num_replicas": config.num_replicas,
-        "max_ongoing_requests": _ROOM * config.max_ongoing_requests,
+        "max_ongoing_requests": _ROOM_FACTOR * config.max_ongoing_requests,
         "max_queued_requests": config.max_queued_requests,
         "graceful_shutdown_wait_loop_s": 0.5,
         "graceful_shutdown_timeout_s": 15.0,

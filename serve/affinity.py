@@ -12,8 +12,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 _SPREAD = 1.25
-"""A query's replica takes its calls up to so much more than the mean of all replicas."""
-_ROOM = 8
+"""A query's replica takes its calls up to so much more than the mean of those that are free."""
+_GROUP = 8
 """And in any case up to so many: on an idle system the usual group of eight stays together."""
 
 Loads = Mapping[str, int | None]
@@ -40,7 +40,7 @@ def tries(key: str, loads: Loads, places: int) -> list[list[str]]:
 
 
 def _first(order: Sequence[str], free: Mapping[str, int], unknown: Sequence[str]) -> list[str]:
-    bound = max(_ROOM, math.ceil(_SPREAD * (sum(free.values()) + 1) / len(free)))
+    bound = max(_GROUP, math.ceil(_SPREAD * (sum(free.values()) + 1) / len(free)))
     wanted = next((n for n in order if n in unknown or free.get(n, bound) < bound), "")
     if wanted in free:
         return [wanted]

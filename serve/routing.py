@@ -31,6 +31,7 @@ class QueryAffinityRouter(RequestRouter):
         """Return the replicas to try, best first; Serve takes the first that has room."""
         if pending_request is None or not candidate_replicas:
             return [candidate_replicas]
+        # Of Ray 2.60's request router:
         # Calls that come at once are placed in one go; this lets the last one be sent, and counted.
         await asyncio.sleep(0)
         # Without it Serve would try over and over without a pause while all are full.

@@ -200,7 +200,7 @@ async def test_an_update_in_flight_changes_running_and_later_rollouts(
         asyncio.create_task(pool.generate(request(i, question=LONG_QUESTION, max_new_tokens=150)))
         for i in range(8)
     ]
-    await asyncio.sleep(4)
+    await asyncio.sleep(1.5)
     await pool.load_weights(new.update)
     after = await rollouts(pool, *long, *(request(i) for i in range(4)))
     spans = {

@@ -1,5 +1,6 @@
 """Batches, micro-batches, packed rows and log-probs against plain references."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,14 @@ def test_samples_of_one_prompt_share_a_row_and_its_tokens_count_once() -> None:
     assert [num_row_tokens(row) for row in packed] == [9, 3]
 
 
+def test_a_row_holds_no_more_sequences_than_attention_can_lay_out() -> None:
+    """Forty samples of a token and a prompt of 99 are a row of 139 tokens and a grid of 4,000."""
+    samples = [sized(i, 2) for i in range(40)]
+    group = tuple(replace(sample, prompt_token_ids=(1,) * 99) for sample in samples)
+    (packed,) = rank_micro_batches(group, world_size=1, token_budget=200)
+    assert [len(row) for row in packed] == [8] * 5
+
+
 def test_the_samples_of_few_prompts_are_spread_evenly_over_ranks() -> None:
     samples = tuple(sized(i, 20, prompt=i // 24) for i in range(48))
     shares = rank_micro_batches(samples, world_size=4, token_budget=10_000)
@@ -207,7 +216,7 @@ def test_mask_comes_from_lengths_so_an_eos_that_is_the_padding_token_trains() ->
     assert row.targets.tolist() == [2, 3, 4, eos]
     assert row.predicts.tolist() == [0, 3, 4, 5]
     assert row.position_ids.tolist() == [0, 1, 0, 1, 2, 3, 4]
-    assert row.sources.tolist() == [0, 1, 0, 0, 0, 2, 3, 4, 5, 6]
+    assert row.sources.tolist() == [0, 1, 1, 1, 1, 2, 3, 4, 5, 6]
     assert row.slots.tolist() == [0, 1, 5, 6, 7, 8, 9]
     assert row.loss_mask.all()
     assert row.advantages.tolist() == [0.0, 0.5, 0.5, 0.5]
@@ -218,7 +227,7 @@ def test_a_prompt_that_samples_share_stands_in_the_row_once() -> None:
     row = pack_row([sized(0, 3), sized(1, 2), sized(2, 2, prompt=9)])
     assert row.input_ids.tolist() == [1, 2, 2, 2, 9, 2]
     assert row.position_ids.tolist() == [0, 1, 2, 1, 0, 1]
-    assert row.sources.tolist() == [0, 1, 2, 0, 3, 0, 4, 5, 0]
+    assert row.sources.tolist() == [0, 1, 2, 0, 3, 3, 4, 5, 5]
     assert row.slots.tolist() == [0, 1, 2, 4, 6, 7]
     assert row.predicts.tolist() == [0, 1, 0, 4]
 
