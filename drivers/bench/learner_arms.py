@@ -11,6 +11,8 @@ An arm that dies or does not answer within its limit ends the measurement by nam
 import multiprocessing
 import os
 import re
+import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -137,7 +139,11 @@ def num_threads() -> int:
 
 
 def _guarded(run: Callable[[Connection, Any], None], connection: Connection, setup: Any) -> None:
-    """In the new process: whatever goes wrong is sent, so that the benchmark can name it."""
+    """In the new process: whatever goes wrong is sent, so that the benchmark can name it.
+
+    SIGTERM, with which ``close`` ends it, unwinds it too, so its temporary folder goes with it.
+    """
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     import torch
 
     torch.set_num_threads(num_threads())

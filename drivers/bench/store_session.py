@@ -30,7 +30,8 @@ def ray_session(num_cpus: int = 2, *, has_serve: bool = False) -> Iterator[str]:
             log_to_driver=False,
             logging_level=logging.WARNING,
             object_store_memory=200 * 2**20,
-            runtime_env={"env_vars": {"PYTHONPATH": root}},
+            # vLLM's sockets go where the folder goes: a killed engine leaves them
+            runtime_env={"env_vars": {"PYTHONPATH": root, "VLLM_RPC_BASE_PATH": folder}},
             _temp_dir=f"{folder}/ray",
         )
         if has_serve:
