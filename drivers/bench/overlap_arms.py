@@ -179,18 +179,41 @@ class _Ends:
 class Ran:
     """An arm that has run: when its steps ended, on the clock of its event loop."""
 
-    began: float
-    ended: float
-    num_steps: int
+    ends: Sequence[float]
+    """Of the last warm-up step and of each measured one."""
+    num_under_way: int
+    """Batches that are under way at one time: ``max_policy_age`` + 1."""
     phases_s: Mapping[str, float]
     """Mean seconds of each phase (synchronous schedule only)."""
     edits: Mapping[str, int]
     """By status, over all steps."""
 
     @property
+    def began(self) -> float:
+        """When the first measured step's time begins."""
+        return self.ends[0]
+
+    @property
+    def ended(self) -> float:
+        """When the last measured step ended."""
+        return self.ends[-1]
+
+    @property
+    def num_steps(self) -> int:
+        """Measured steps."""
+        return len(self.ends) - 1
+
+    @property
     def step_s(self) -> float:
-        """Mean over the measured steps."""
-        return (self.ended - self.began) / self.num_steps
+        """Mean over the measured steps, in windows of whole rhythms.
+
+        With two batches under way a long step is followed by a short one: five steps have three of
+        the one and two of the other. So it is the mean of every window of the longest multiple of
+        the rhythm: of 4 steps at age 1, of 3 at age 2, of all 5 at age 0.
+        """
+        length = self.num_steps - self.num_steps % self.num_under_way or self.num_steps
+        windows = [b - a for a, b in zip(self.ends, self.ends[length:], strict=False)]
+        return sum(windows) / (len(windows) * length)
 
     def utilisation(self, busy: Mapping[str, Sequence[Busy]], places: Places) -> dict[str, float]:
         """Return the share of the measured time in which each kind of place worked."""
@@ -225,16 +248,14 @@ async def run_arm(
     loop = kind(config, queries, parts, ends, ends, None, progress)
     ends.loop = loop
     await loop.run(Position())
-    began, ended = ends.ended[size.warm_steps], ends.ended[size.last_step]
     phases: dict[str, float] = {}
     if isinstance(loop, SynchronousLoop):
         measured = loop.phases[size.warm_steps : size.last_step]
         for phase in measured[0].seconds:
             phases[phase] = sum(p.seconds[phase] for p in measured) / len(measured)
     return Ran(
-        began=began,
-        ended=ended,
-        num_steps=size.steps,
+        ends=[ends.ended[step] for step in range(size.warm_steps, size.last_step + 1)],
+        num_under_way=config.loop.max_policy_age + 1,
         phases_s=phases,
         edits=ends.edits,
     )

@@ -3,11 +3,12 @@
 import asyncio
 import itertools
 import time
+from dataclasses import replace
 
 import pytest
 
 from drivers.bench.overlap import rows
-from drivers.bench.overlap_arms import Arm, Size, queries_of
+from drivers.bench.overlap_arms import Arm, Ran, Size, queries_of
 from drivers.bench.overlap_predicted import STATIC_PAPER_S, Mix, calibrated, predicted
 from drivers.bench.virtual_clock import run_virtually
 from drivers.bench.workload import (
@@ -113,3 +114,14 @@ def test_a_missing_age_has_no_row_and_mix_c_no_target() -> None:
     assert not any("age 2" in name for name in found)
     found = {row.name: row.is_met for row in rows([mix | {"name": "A"}])}
     assert found["A age 0 care over static"] is False
+
+
+@pytest.mark.parametrize("first", [0.0, 3.0])
+def test_a_step_is_timed_over_whole_rhythms_wherever_five_steps_begin(first: float) -> None:
+    """Long and short steps take turns at age 1: 5 s and 2 s are 3.5 s a step."""
+    ends = [first]
+    for i in range(5):
+        ends.append(ends[-1] + (5.0 if (i % 2 == 0) == (first == 0.0) else 2.0))
+    ran = Ran(ends=ends, num_under_way=2, phases_s={}, edits={})
+    assert ran.step_s == pytest.approx(3.5)
+    assert replace(ran, num_under_way=1).step_s == pytest.approx((ends[-1] - first) / 5)
