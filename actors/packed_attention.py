@@ -25,6 +25,12 @@ def register() -> None:
     AttentionInterface.register(PACKED_ATTENTION, packed_attention)
 
 
+def compute_dtype(tensor: Tensor) -> torch.dtype:
+    """The dtype of matrix products with ``tensor``: autocast's where it is on."""
+    device = tensor.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype
+
+
 def packed_attention(
     module: nn.Module,
     query: Tensor,
@@ -50,11 +56,10 @@ def packed_attention(
             f"got a sequence of {packed_shape[1]} tokens for a model with a sliding window of "
             f"{sliding_window}, wanted full attention: lower policy.max_model_len"
         )
-    device = query.device.type
     # Rotary embeddings in float32 make float32 queries and keys, also under autocast.
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else query.dtype
+    dtype = compute_dtype(query)
     grids = (_to_grid(s.to(dtype), packed_sources, packed_shape) for s in (query, key, value))
-    with torch.autocast(device, enabled=False):
+    with torch.autocast(query.device.type, enabled=False):
         out = _attended(
             *grids,
             scale=query.shape[-1] ** -0.5 if scaling is None else scaling,

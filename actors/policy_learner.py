@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from actors.cpu_memory import give_memory_back, keep_freed_memory
+from actors.cpu_memory import keep_freed_memory
 from actors.learner_engine import apply_gradients, build_engine, join_ranks, set_learning_rate
 from actors.learner_state import export_folder, load_state, save_state
 from actors.perturbation import Perturbation
@@ -133,7 +133,6 @@ class PolicyLearner:
             tally=tally,
             seconds=time.perf_counter() - start,
         )
-        self._give_memory_back()
 
     def train_step(self, batch: TrainBatch) -> StepReport:
         """Do one optimizer step a mini-batch that has samples."""
@@ -160,7 +159,6 @@ class PolicyLearner:
         self.step = batch.step
         metrics = self._metrics(batch, tally, norms)
         seconds = time.perf_counter() - start + (begun.seconds if begun is not None else 0.0)
-        self._give_memory_back()
         return StepReport(
             step=batch.step,
             policy_version=batch.step,
@@ -316,7 +314,6 @@ class PolicyLearner:
             for sample in share:
                 mine[sample.index] = values[: len(sample.token_ids)]
                 values = values[len(sample.token_ids) :]
-        self._give_memory_back()
         parts: list[dict[int, list[float]]] = [{} for _ in range(self.world_size)]
         dist.all_gather_object(parts, mine)
         found = {place: values for part in parts for place, values in part.items()}
@@ -334,11 +331,8 @@ class PolicyLearner:
         """Write the weights where workers can read them; rank 0's answer is the whole one."""
         model = self.engine.module.model
         if transport == "shm":
-            update = publish_file(model, version, folder, rank=self.rank)
-        else:
-            update = publish_objects(model, version, rank=self.rank)
-        self._give_memory_back()
-        return update
+            return publish_file(model, version, folder, rank=self.rank)
+        return publish_objects(model, version, rank=self.rank)
 
     def perturb(self, scale: float, seed: int) -> None:
         """Add small deterministic noise to all weights, for the start-up self-check."""
@@ -361,10 +355,6 @@ class PolicyLearner:
     def export(self, folder: str) -> None:
         """Write a Hugging Face folder."""
         export_folder(self.engine.module.model, self.policy, folder, rank=self.rank)
-
-    def _give_memory_back(self) -> None:
-        if self.device.type == "cpu":
-            give_memory_back()
 
     def _has_peers(self) -> bool:
         """Whether gradients meet those of other ranks or shards; alone, DeepSpeed would copy all of

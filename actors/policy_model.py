@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from actors.packed_attention import PACKED_ATTENTION, register
+from actors.packed_attention import PACKED_ATTENTION, compute_dtype, register
 from core.errors import ConfigError
 from core.logprobs import chunked_logprobs
 from core.packing import PackedRow
@@ -41,13 +41,17 @@ class ChunkedHead(nn.Module):
 
     def forward(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probs [T] with gradient and entropies [T] without."""
+        dtype = compute_dtype(self.weight)
+        weight = self.weight.to(dtype)  # once for all chunks
+        bias = None if self.bias is None else self.bias.to(dtype)
         result = chunked_logprobs(
-            states, targets, self._logits, temperature=self.temperature, chunk=self.chunk
+            states,
+            targets,
+            lambda chunk: nn.functional.linear(chunk, weight, bias),
+            temperature=self.temperature,
+            chunk=self.chunk,
         )
         return result.logprobs, result.entropy
-
-    def _logits(self, states: Tensor) -> Tensor:
-        return nn.functional.linear(states, self.weight, self.bias)
 
 
 class PolicyModel(nn.Module):
@@ -65,7 +69,10 @@ class PolicyModel(nn.Module):
     def forward(self, row: PackedRow) -> tuple[Tensor, Tensor]:
         """Log-probs [T] of ``row.targets`` with gradient, and entropies [T] without."""
         device = row.input_ids.device.type
-        with torch.autocast(device, dtype=torch.bfloat16, enabled=self.use_bf16):
+        # Nothing uses a weight's bf16 copy twice in a pass, so none is kept until its end.
+        with torch.autocast(
+            device, dtype=torch.bfloat16, enabled=self.use_bf16, cache_enabled=False
+        ):
             return self.head(self.states(row), row.targets)
 
     def states(self, row: PackedRow) -> Tensor:

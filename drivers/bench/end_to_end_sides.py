@@ -106,7 +106,7 @@ def run_config(work: Work, folder: Path) -> dict[str, Any]:
         "learner": {
             "lr": work.lr,
             "mini_batches": 1,
-            "token_budget": 4096,
+            "token_budget": 2048,
             "logprob_chunk": 2048,
             "kl_coef": 0.0,
             "weight_decay": 0.0,
