@@ -3,10 +3,10 @@
 Both train the same 135M model on the same completions, with bf16 autocast over float32 weights, no
 KL term, AdamW, one optimizer step a batch and the same threads. Every arm is a process of its own
 (``learner_arms.py``) and they take turns: ours, TRL with micro-batches of 4, 8 and 16, then ours
-and the fastest TRL again. Ours runs with activation checkpointing, these without, where TRL is
-fastest; last comes TRL at its leanest, with it, for memory at equal settings. Tokens are prompt
-plus response without padding; a rate is that of an arm's fastest step. Memory is the arm's highest
-resident size while it trains.
+and the fastest TRL again. Ours runs with activation checkpointing, these without; last comes TRL
+at its leanest, with it, for memory at equal settings. Tokens are prompt plus response without
+padding; a rate is that of an arm's fastest step. Memory is the arm's highest resident size while it
+trains.
 ``--device cuda`` measures our learner alone on a GPU (``learner_gpu.py``) and needs only torch and
 transformers.
 """
