@@ -11,16 +11,18 @@ places, none shared between phases.
 import asyncio
 import functools
 import logging
+import multiprocessing
 import os
 import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
@@ -45,6 +47,8 @@ from drivers.bench.overlap_predicted import (
 from drivers.bench.part import Options, Part, Row
 from drivers.bench.workload import Times, Workload
 
+T = TypeVar("T")
+
 log = logging.getLogger("ratchet")
 
 MIXES = (
@@ -68,24 +72,44 @@ def measure(options: Options) -> Any:
     if options.is_short:
         size = Size(warm_steps=1, steps=2)
         mixes, paper_s = (replace(MIXES[0], ages=(0, 1)),), PAPER_SECOND_S / 2
-    workloads: list[Workload] = []
-    predictions: list[dict[str, Predicted]] = []
-    for mix in mixes:
-        log.info("mix %s: calibrating and predicting", mix.name)
-        workloads.append(calibrated(mix, size, options.seed, paper_s))
-        predictions.append({a.name: predicted(a, size, workloads[-1]) for a in _arms(mix)})
+    log.info("calibrating and predicting")
+    forecasts = _each(_forecast, [(mix, size, options.seed, paper_s) for mix in mixes])
+    workloads = [workload for workload, _ in forecasts]
     measured = asyncio.run(_measure_all(mixes, size, workloads))
-    results: list[dict[str, Any]] = []
-    for mix, workload, expected, arms in zip(mixes, workloads, predictions, measured, strict=True):
-        result = _result(mix, workload, expected, arms)
-        if not options.is_short:
-            log.info("mix %s: predicting many steps", mix.name)
-            result["predicted"]["age1_steady"] = steady_ratios(size, workload, options.seed)
-        if mix.name == "C":
-            log.info("mix C: how many writer places would be enough")
-            result["enough_writer_places"] = enough_writer_places(size, workload)
-        results.append(result)
+    results = [
+        _result(mix, *forecast, arms)
+        for mix, forecast, arms in zip(mixes, forecasts, measured, strict=True)
+    ]
+    if not options.is_short:
+        log.info("predicting many steps, and how many writer places would be enough")
+        tasks = [
+            (mix, size, work, options.seed) for mix, work in zip(mixes, workloads, strict=True)
+        ]
+        results = [a | b for a, b in zip(results, _each(_outlook, tasks), strict=True)]
     return results
+
+
+def _each(function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> list[T]:
+    """Return the function's result of each task; several use both cores, before or after Ray."""
+    if len(tasks) == 1:
+        return [function(*tasks[0])]
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=_AT_ONCE, mp_context=spawn) as pool:
+        return list(pool.map(function, *zip(*tasks, strict=True)))
+
+
+def _forecast(
+    mix: Mix, size: Size, seed: int, paper_s: float
+) -> tuple[Workload, dict[str, Predicted]]:
+    workload = calibrated(mix, size, seed, paper_s)
+    return workload, {arm.name: predicted(arm, size, workload) for arm in _arms(mix)}
+
+
+def _outlook(mix: Mix, size: Size, workload: Workload, seed: int) -> dict[str, Any]:
+    """Return what only the jumping clock has the time to tell."""
+    if mix.name == "C":
+        return {"enough_writer_places": enough_writer_places(size, workload)}
+    return {"predicted_age1_steady": steady_ratios(size, workload, seed)}
 
 
 def _arms(mix: Mix) -> list[Arm]:

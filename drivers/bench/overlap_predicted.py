@@ -27,7 +27,7 @@ CARE_PAPER_S = 448.9
 """Seconds a step that CARE reports (its cost table)."""
 SYNC_FRAC = 0.05
 """Share of the synchronous static step in which new weights go to the workers."""
-_STEADY_STEPS = 16
+_STEADY_STEPS = 24
 _ENOUGH = 1.02
 _KEPT_UP = 0.97
 _MOST_WRITERS = 64

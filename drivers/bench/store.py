@@ -39,7 +39,7 @@ log = logging.getLogger("ratchet")
 
 def measure(options: Options) -> dict[str, Any]:
     """Return the store's figures; everything is made in a folder of its own and removed."""
-    num_queries, seconds = (2000, 1.0) if options.is_short else (100_000, 6.0)
+    num_queries, seconds = (2000, 1.0) if options.is_short else (100_000, 4.0)
     with tempfile.TemporaryDirectory(prefix="ratchet-store-") as folder:
         path = Path(folder) / "rubrics.sqlite"
         log.info("store: writing %d rubrics with 10 versions each", num_queries)
