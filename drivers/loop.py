@@ -27,9 +27,9 @@ from core.errors import ConfigError, RunStopped
 from core.query import Query, rubric_id
 from core.records import Draw, GradedGroup, ScoredGroup, WeightUpdate
 from drivers.collecting import Collected, Collector
-from drivers.evaluate import Evaluator
 from drivers.gathered import gathered
 from drivers.grading import Grader
+from drivers.held_out import Evaluator
 from drivers.methods.build import make_method
 from drivers.methods.desk import EditDesk
 from drivers.next_visit import NextVisitEdits

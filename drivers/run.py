@@ -23,8 +23,8 @@ from drivers.checkpoint import (
     latest_checkpoint,
 )
 from drivers.config_file import dump_config
-from drivers.evaluate import Evaluator
 from drivers.gathered import first_error
+from drivers.held_out import Evaluator
 from drivers.live_metrics import LiveMetrics, live_metrics
 from drivers.loop import Position, TrainLoop
 from drivers.past_groups import past_groups

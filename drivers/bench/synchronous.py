@@ -27,7 +27,7 @@ from core.records import (
     WeightUpdate,
 )
 from core.rubric import Rubric
-from drivers.evaluate import Evaluator
+from drivers.held_out import Evaluator
 from drivers.loop import Checkpointer, TrainLoop
 from drivers.methods.base import Method
 from drivers.ports import Parts, Recorder

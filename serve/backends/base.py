@@ -15,6 +15,8 @@ from pydantic import SecretStr
 from core.clean_text import clean_text, clean_value
 from core.config_served import ServedModelConfig
 from core.errors import ConfigError
+from core.model_calls import Sampling
+from core.query import Message
 from core.records import Completion, FailureKind, Usage
 
 NO_KEY = "none"
@@ -25,13 +27,30 @@ NO_KEY = "none"
 class CompletionRequest:
     """Ask a model for one reply; its texts are cleaned, so that they can be sent anywhere."""
 
-    prompt: str
+    prompt: str = ""
+    """One user message; or, instead of it, a whole conversation."""
+    messages: tuple[Message, ...] = ()
     schema: dict[str, Any] | None = None
     """JSON schema of the reply, where the backend can enforce one."""
+    sampling: Sampling | None = None
+    """None: as the model's config says."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt", clean_text(self.prompt))
         object.__setattr__(self, "schema", clean_value(self.schema))
+
+    @property
+    def conversation(self) -> list[dict[str, str]]:
+        """The messages to send."""
+        if not self.messages:
+            return [{"role": "user", "content": self.prompt}]
+        return [{"role": m.role, "content": clean_text(m.content)} for m in self.messages]
+
+    def sampling_under(self, config: ServedModelConfig) -> Sampling:
+        """Return how to sample: the request's own way, or the config's."""
+        return self.sampling or Sampling(
+            temperature=config.temperature, max_tokens=config.max_tokens, seed=config.seed
+        )
 
 
 class CompletionBackend(Protocol):

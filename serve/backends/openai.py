@@ -22,6 +22,7 @@ from openai.types.chat import ChatCompletion
 from pydantic import SecretStr
 
 from core.config_served import ServedModelConfig
+from core.model_calls import Sampling
 from core.records import Completion, FailureKind, Usage
 from serve.backends.base import CompletionRequest, cost_usd, failed
 from serve.backends.redaction import Redaction
@@ -35,7 +36,9 @@ _FILTERED = frozenset({"content_filter", "safety", "prohibited_content", "blockl
 _REFUSED = frozenset({"refusal", "refused"})
 """Reasons to end a reply, in the words of several providers, in lower case."""
 _NO_QUOTA = "insufficient_quota"
-_OPTIONAL_ARGUMENTS = ("response_format", "seed", "temperature", "max_tokens")
+_OPTIONAL_ARGUMENTS = (
+    "response_format", "seed", "temperature", "max_tokens", "top_p", "stop", "extra_body",
+)  # fmt: skip
 _FIRST_BACKOFF_S = 0.5
 _MAX_BACKOFF_S = 30.0
 _THROTTLED_FACTOR = 5
@@ -164,14 +167,20 @@ class OpenAIBackend:
         return self._read(reply, call)
 
     def _arguments(self, call: _Call) -> dict[str, Any]:
-        config = self._config
+        config, sampling = self._config, call.request.sampling_under(self._config)
         arguments: dict[str, Any] = {
             "model": config.model,
-            "messages": [{"role": "user", "content": call.request.prompt}],
-            "temperature": config.temperature,
-            "seed": config.seed,
-            "max_tokens": config.max_tokens,
+            "messages": call.request.conversation,
+            "temperature": sampling.temperature,
+            "seed": sampling.seed,
+            "max_tokens": sampling.max_tokens,
         }
+        if sampling.top_p != 1.0:
+            arguments["top_p"] = sampling.top_p
+        if sampling.stop:
+            arguments["stop"] = list(sampling.stop)
+        if config.base_url is not None and (extra := _server_arguments(sampling)):
+            arguments["extra_body"] = extra
         if call.request.schema is not None:
             arguments["response_format"] = {
                 "type": "json_schema",
@@ -287,12 +296,25 @@ def _refused_argument(error: openai.APIStatusError, arguments: dict[str, Any]) -
         return None
     named = (error.param or "").partition(".")[0]
     sent = [name for name in _OPTIONAL_ARGUMENTS if name in arguments]
+    extra = arguments.get("extra_body", {})
+    if named in extra or (not named and any(name in str(error.message) for name in extra)):
+        return "extra_body"
     if named:
         return named if named in sent else None
     mentioned = [name for name in sent if name in str(error.message)]
     if mentioned:
         return mentioned[0]
     return "response_format" if "response_format" in sent else None
+
+
+def _server_arguments(sampling: Sampling) -> dict[str, float]:
+    """Return what servers of one's own (vLLM, SGLang) take beyond the official arguments."""
+    extra: dict[str, float] = {}
+    if sampling.top_k is not None:
+        extra["top_k"] = sampling.top_k
+    if sampling.repetition_penalty != 1.0:
+        extra["repetition_penalty"] = sampling.repetition_penalty
+    return extra
 
 
 def _timed(reply: Completion, seconds: float) -> Completion:

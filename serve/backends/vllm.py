@@ -21,6 +21,7 @@ import psutil
 
 from core.config_served import ServedModelConfig
 from core.engine_args import engine_env, served_engine_args
+from core.model_calls import Sampling
 from core.records import Completion, Usage
 from serve.backends.base import CompletionRequest, failed
 
@@ -103,7 +104,7 @@ class VllmBackend:
                 process.kill()
 
     async def _complete(self, request: CompletionRequest, started: float) -> Completion:
-        prompt_ids = self._prompt_ids(request.prompt)
+        prompt_ids = self._prompt_ids(request.conversation)
         room = self._config.max_model_len - len(prompt_ids)
         if room <= 0:
             detail = (
@@ -111,7 +112,7 @@ class VllmBackend:
                 f"{self._config.max_model_len}: raise it or shorten the responses"
             )
             return failed(self._config, "unavailable", detail, Usage())
-        output = await self._output(request, prompt_ids, min(room, self._config.max_tokens))
+        output = await self._output(request, prompt_ids, room)
         (answer,) = output.outputs
         is_cut = answer.finish_reason == "length" and not answer.text.strip()
         return Completion(
@@ -129,40 +130,45 @@ class VllmBackend:
             detail="the reply was cut before its first word" if is_cut else "",
         )
 
-    async def _output(
-        self, request: CompletionRequest, prompt_ids: list[int], max_tokens: int
-    ) -> Any:
+    async def _output(self, request: CompletionRequest, prompt_ids: list[int], room: int) -> Any:
+        sampling = request.sampling_under(self._config)
         try:
-            return await self._generate(prompt_ids, self._sampling(request.schema, max_tokens))
+            return await self._generate(prompt_ids, _params(sampling, request.schema, room))
         except ValueError as error:  # the engine checks a request before it runs it
             if request.schema is None:
                 raise
             logger.warning("asking without the schema that the engine refuses: %s", error)
-            return await self._generate(prompt_ids, self._sampling(None, max_tokens))
+            return await self._generate(prompt_ids, _params(sampling, None, room))
 
     async def _generate(self, prompt_ids: list[int], params: Any) -> Any:
         outputs = self._engine.generate({"prompt_token_ids": prompt_ids}, params, uuid.uuid4().hex)
         (final,) = [output async for output in outputs]  # the final one only
         return final
 
-    def _prompt_ids(self, prompt: str) -> list[int]:
+    def _prompt_ids(self, conversation: list[dict[str, str]]) -> list[int]:
         if not self._tokenizer.chat_template:
-            return list(self._tokenizer.encode(prompt))
+            return list(self._tokenizer.encode("\n\n".join(m["content"] for m in conversation)))
         ids = self._tokenizer.apply_chat_template(
-            [{"role": "user", "content": prompt}],
+            conversation,
             add_generation_prompt=True,
             tokenize=True,
             return_dict=False,
         )
         return [int(i) for i in ids]
 
-    def _sampling(self, schema: dict[str, Any] | None, max_tokens: int) -> Any:
-        from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 
-        return SamplingParams(
-            temperature=self._config.temperature,
-            seed=self._config.seed,
-            max_tokens=max_tokens,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-            structured_outputs=StructuredOutputsParams(json=schema) if schema else None,
-        )
+def _params(sampling: Sampling, schema: dict[str, Any] | None, room: int) -> Any:
+    """Return the engine's parameters; ``room`` is what the context has left, in tokens."""
+    from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
+
+    return SamplingParams(
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k or 0,
+        repetition_penalty=sampling.repetition_penalty,
+        seed=sampling.seed,
+        max_tokens=min(room, sampling.max_tokens),
+        stop=list(sampling.stop),
+        output_kind=RequestOutputKind.FINAL_ONLY,
+        structured_outputs=StructuredOutputsParams(json=schema) if schema else None,
+    )

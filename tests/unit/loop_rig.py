@@ -11,7 +11,7 @@ from core.records import ScoredGroup
 from core.rubric import Criterion, Rubric
 from core.writer_requests import ReplacementRequest
 from drivers.checkpoint import Checkpoints, Identity
-from drivers.evaluate import Evaluator
+from drivers.held_out import Evaluator
 from drivers.loop import Position, TrainLoop
 from drivers.ports import Parts
 from drivers.progress import Progress
