@@ -53,7 +53,7 @@ def load_state(engine: Any, folder: str, *, rank: int, facts: dict[str, int]) ->
                 torch.load(Path(folder) / f"random_rank_{rank}.pt", weights_only=False)
             )
     except _DAMAGED as error:
-        raise _unreadable(folder, error) from error
+        raise unreadable(folder, error) from error
     if path is None:
         raise ConfigError(f"got no learner state in {folder}, wanted a folder that save() wrote")
     return saved["step"]
@@ -67,10 +67,11 @@ def read_facts(folder: str) -> dict[str, int]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise _unreadable(folder, error) from error
+        raise unreadable(folder, error) from error
 
 
-def _unreadable(folder: str, error: Exception) -> ConfigError:
+def unreadable(folder: str, error: Exception) -> ConfigError:
+    """Return the error that names a damaged checkpoint and the way on."""
     reason = " ".join(str(error).split())[:200] or type(error).__name__
     return ConfigError(
         f"got learner state in {folder} that cannot be read ({reason}), wanted what save() wrote: "

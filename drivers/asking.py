@@ -68,16 +68,24 @@ class KeptReplies:
 
 
 class Asker:
-    """One model and the file of its replies."""
+    """One model and the file of its replies.
+
+    The model is started by the first call that is not answered from the file.
+    """
 
     def __init__(
-        self, config: ServedModelConfig, backend: CompletionBackend, kept: KeptReplies
+        self,
+        config: ServedModelConfig,
+        start: Callable[[], Awaitable[CompletionBackend]],
+        kept: KeptReplies,
     ) -> None:
         self.config = config
         self.usage = Usage()
         """Of the calls made now; kept replies cost nothing."""
         self.num_kept = 0
-        self._backend = backend
+        self._start = start
+        self._backend: CompletionBackend | None = None
+        self._starting = asyncio.Lock()
         self._kept = kept
         self._gate = asyncio.Semaphore(min(config.max_concurrency, _MOST_AT_ONCE))
 
@@ -91,6 +99,9 @@ class Asker:
         request = CompletionRequest(
             messages=call.messages, schema=call.schema, sampling=call.sampling
         )
+        async with self._starting:
+            if self._backend is None:
+                self._backend = await self._start()
         async with self._gate:
             reply = await self._backend.complete(request)
         self.usage += reply.usage
@@ -109,18 +120,24 @@ class Asker:
 
 @contextlib.asynccontextmanager
 async def asking(config: ServedModelConfig, path: Path) -> AsyncIterator[Asker]:
-    """Start the model and open its replies at ``path``; ConfigError for a model that cannot answer
-    in free text (``backend: rules``), a key that is missing, or a file that is in use."""
+    """Open the model's replies at ``path``; ConfigError for a model that cannot answer in free text
+    (``backend: rules``), a key that is missing, or a file that is in use."""
     if config.backend == "rules":
         raise ConfigError(
             "got backend=rules, which answers no free question, wanted a model: give its NAME (and "
             "a URL for an endpoint of your own)"
         )
+    if config.backend == "openai":
+        read_api_key(config)  # a key that is missing is told before anything is done
     with only_here(path):
-        kept = KeptReplies(path)
-        async with model_backend(config) as backend:
-            assert backend is not None, "rules are refused before"
-            yield Asker(config, backend, kept)
+        async with contextlib.AsyncExitStack() as ending:
+
+            async def start() -> CompletionBackend:
+                backend = await ending.enter_async_context(model_backend(config))
+                assert backend is not None, "rules are refused before"
+                return backend
+
+            yield Asker(config, start, KeptReplies(path))
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from actors.rubric_log import RubricVersion
 from core.config import RewardConfig
 from core.config_evolution import CareConfig, RareConfig
 from core.errors import WriterReplyError
@@ -24,12 +23,12 @@ from core.evolution.rare import read_replacements, replacement_request
 from core.evolution.rare_prompt import replacement_prompt
 from core.grading.visible import visible_response
 from core.records import Evolution, GradedGroup
-from core.rows import json_line
 from core.rubric import Criterion, Rubric
 from core.templates import fenced
 from drivers.report_charts import draw
 from drivers.report_data import ReportData, read_report_data
 from drivers.report_page import report_page
+from drivers.report_view import run_view
 from serve.prompts import load_prompt
 from tests.run_example import make_run
 from tests.unit.hostile import HOSTILE, RUBRIC, Hostile
@@ -220,41 +219,30 @@ def run_data(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
     return read_report_data(folder.files)
 
 
-def poisoned(data: ReportData, text: str) -> ReportData:
-    """The same run with ``text`` everywhere that a policy, writer, judge or data file can write."""
-    events = [json.loads(json_line(event)) for event in data.events]
-    for event in events:
-        event.update(query_id=text, reason=text)
-        event["evidence"].update(quotes=[text], analysis=text)
-        for side in ("old", "new"):
-            if event[side] is not None:
-                event[side].update(text=text, id=text or "x")
-    examples = [dict(row, response=text) for row in data.examples]
-    for row in examples:
-        row["verdicts"] = {text: {"score": 0, "max": 1, "reason": text, "failure": None}}
-    return replace(
-        data,
-        events=events,
-        examples=examples,
-        history=[_poisoned_version(v, text) for v in data.history],
-        failures={text: 3},
-    )
+@pytest.fixture(scope="module")
+def run_page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run_view(make_run(Path(tmp_path_factory.mktemp("run")) / "run").files)
 
 
-def _poisoned_version(version: RubricVersion, text: str) -> RubricVersion:
-    criteria = [Criterion(id=c.id, text=text, kind=c.kind) for c in version.rubric.criteria]
-    rubric = Rubric(version=version.rubric.version, criteria=tuple(criteria))
-    return replace(version, query_id=text, rubric=rubric, writer=text)
+def poisoned(value: Any, text: str) -> Any:
+    """The same view of a run with ``text`` in place of every text."""
+    if isinstance(value, dict):
+        return {key: poisoned(inner, text) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [poisoned(inner, text) for inner in value]
+    return text if isinstance(value, str) else value
 
 
 @each_hostile
 def test_a_report_page_has_no_tag_or_attribute_of_a_hostile_text(
-    hostile: Hostile, run_data: ReportData
+    hostile: Hostile, run_page: dict[str, Any]
 ) -> None:
-    text = hostile.text[:5_000]  # the page escapes character by character
-    page = report_page(poisoned(run_data, text), b"<svg/>")
-    benign = report_page(poisoned(run_data, _PLAIN), b"<svg/>")
+    text = hostile.text[:5_000]
+    page = report_page([poisoned(run_page, text)])
+    benign = report_page([poisoned(run_page, _PLAIN)])
     assert Tags(page).found == Tags(benign).found
+    data = page.partition('type="application/json">')[2].partition("</script>")[0]
+    assert json.loads(data) == {"runs": [poisoned(run_page, text)]}  # and it comes through whole
     page.encode("utf-8", "replace")
 
 

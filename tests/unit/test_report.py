@@ -19,7 +19,6 @@ from drivers.jsonl_files import read_rows
 from drivers.report_charts import MAX_LIVES, CriterionLife, criterion_lives, shown_lives
 from drivers.report_check import check_run
 from drivers.report_data import read_report_data
-from drivers.report_page import _edits_section
 from drivers.run_files import RunFiles
 from drivers.run_folder import RunFolder
 from drivers.summary import step_numbers, summarize, total_of_running
@@ -304,10 +303,10 @@ def test_no_data_is_none_and_never_zero():
 def test_text_of_a_policy_a_writer_or_a_criterion_is_never_markup(folder: RunFolder):
     path = report.write_report(folder.files)
     page = path.read_text("utf-8")
-    assert "<script" not in page
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page  # the example rollout is shown
+    assert page.count("<script") == 2  # the data and the page's own
+    assert "\\u003cscript\\u003ealert(1)" in page  # the example rollout is in the data
     assert "<b>one word" not in page
-    assert "&lt;b&gt;one word&lt;/b&gt;" in page
+    assert "\\u003cb\\u003eone word" in page
     assert "<i>one word" not in page
     assert "\ud83d" in HACK
     assert "default-src 'none'" in page
@@ -331,7 +330,6 @@ def test_the_history_shows_when_each_criterion_was_in_force(folder: RunFolder):
     first, resist = criterion_lives(data.history, last_step=12)
     assert (first.criterion.id, first.first_step, first.last_step) == ("c0", 0, 12)
     assert (resist.criterion, resist.first_step, resist.last_step) == (RESIST, 3, 12)
-    assert data.failures == {"timeout": 1}
 
 
 def test_help_is_quick_to_come_and_imports_nothing_heavy():
@@ -358,22 +356,3 @@ def test_the_picture_keeps_vetoes_and_the_first_criteria_when_it_cannot_show_all
     shown = shown_lives([*initial, *passing, *veto])
     assert len(shown) == MAX_LIVES
     assert {"first", "veto"} <= {x.criterion.id for x in shown}
-
-
-def test_the_edits_that_put_in_a_veto_lead_the_table() -> None:
-    def event(step: int, text: str, kind: CriterionKind) -> dict[str, Any]:
-        return {
-            "step": step,
-            "query_id": "q",
-            "branch": "adaptive",
-            "status": "accepted",
-            "reason": "",
-            "from_version": 0,
-            "to_version": 1,
-            "old": None,
-            "new": Criterion(id="a1", text=text, kind=kind).model_dump(mode="json"),
-            "evidence": {"rollouts": [], "quotes": [], "analysis": ""},
-        }
-
-    page = _edits_section([event(1, "plain one", "llm"), event(9, "the veto", "resist")])
-    assert page.index("the veto") < page.index("plain one")

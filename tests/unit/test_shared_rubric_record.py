@@ -21,7 +21,7 @@ from core.rubric import Rubric
 from drivers.config_file import dump_config
 from drivers.jsonl_files import read_rows
 from drivers.report_check import check_run
-from drivers.report_data import read_report_data
+from drivers.report_view import run_view
 from drivers.run_files import RunFiles
 from tests.unit.method_builders import llm, query, rollout
 
@@ -107,6 +107,7 @@ def test_the_check_finds_the_shared_rubric_of_every_row(tmp_path: Path) -> None:
 
 
 def test_the_report_shows_rollouts_under_the_shared_rubric(tmp_path: Path) -> None:
-    data = read_report_data(write_run(tmp_path / "run"))
-    assert [v.version for v in data.history] == [0, 1]
-    assert [row["response"] for row in data.examples] == ["q1 1", "q2 1"]
+    view = run_view(write_run(tmp_path / "run"))
+    (rubric,) = view["rubrics"]
+    assert [v["version"] for v in rubric["versions"]] == [0, 1]
+    assert {r["query"] for r in rubric["rollouts"]} == {"q1", "q2"}
