@@ -34,7 +34,7 @@ _KEY = "score"
 _RESULT = re.compile(
     r"(?:\[RESULT\]:?|\[SCORE\]|Score:?|Result:?|score\s+of)"
     r"[\s(\[]*"
-    r"([0-9]+)"
+    r"([0-9]{1,9})"
     r"(?:[)\]\s]?|\s*/\s*5|\s*out\s*of\s*5)$",
     re.IGNORECASE,
 )
@@ -150,7 +150,7 @@ def read_result(reply: str) -> int | None:
     """
     text = (without_reasoning(reply, ()) or "").strip()
     match = _RESULT.search(text)
-    if match is None or len(match.group(1)) > 1 or int(match.group(1)) not in _LEVELS:
+    if match is None or int(match.group(1)) not in _LEVELS:
         return None
     return int(match.group(1))
 
