@@ -17,7 +17,7 @@ from core.benchmarks.base import JudgeCall, Loaded, Replies, Task, to_ask_again
 from core.benchmarks.means import grouped, grouped_means, latest, macro_headline
 from core.errors import ConfigError
 from core.grading.reply_text import without_reasoning
-from core.model_calls import ModelCall, Sampling, user_call
+from core.model_calls import Sampling, user_call
 from core.query import Message
 from core.rows import Row
 from core.templates import fenced, fill

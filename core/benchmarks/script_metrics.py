@@ -7,8 +7,9 @@ its points over 6, both times 100 (paper, equation 4; rounded to two places as t
 validator does). Means are within a video type and then over the types equally (section 4.1.3).
 
 Metric names, check ids, thresholds and rules are the authors'. The wording of the 36 check
-questions and of the levels 0, 1 and 2 is this project's own, since the paper's tables of them are
-not at hand: scores are comparable among models judged here, not with the published ones.
+questions and of the levels 0, 1 and 2 is this project's own (the paper's tables of them are not at
+hand; their released judge, whose meaning it follows, asks in Chinese): scores are comparable among
+models judged here, not with the published ones.
 """
 
 import re

@@ -2,8 +2,7 @@
 
 The names are those of RARE's released judge (Eureka-Maggie/RARE, rubric/judge, version
 ``microfilm_overall_12_v9``). What each check asks and what 0, 1 and 2 mean stands in
-prompts/bench_script_metrics.txt in this project's own words: the paper's tables of them are not at
-hand, and their judge's prompt is in Chinese and not copied.
+prompts/bench_script_metrics.txt, in this project's own words.
 """
 
 from collections.abc import Mapping
