@@ -71,11 +71,13 @@ class BiGGen:
         dropped: dict[str, str] = {}
         for where, row in _instances(files):
             problem = _problem(row) or self._left_out(row)
-            if problem or row["id"] in rows:
-                name = where if "id" not in row or row["id"] in rows else str(row["id"])
-                dropped[name] = problem or f"id {row['id']} stands there before"
-                continue
-            rows[row["id"]] = row
+            key = row.get("id")
+            if not problem and key in rows:
+                problem = f"id {key} stands there before"
+            if problem:
+                dropped[key if isinstance(key, str) and key not in rows else where] = problem
+            else:
+                rows[row["id"]] = row
         if not rows:
             raise ConfigError(
                 f"got no BiGGen Bench instance in {sorted(files)}, wanted the 765 rows with id, "

@@ -49,6 +49,14 @@ def all_pass(audit: Audit) -> None:
     tone(audit)["checks"][0] |= {"status": "pass", "counterevidence": []}
 
 
+def probe(audit: Audit) -> Audit:
+    return tone(audit)["adversarial_probe"]
+
+
+def pacing(audit: Audit) -> Audit:
+    return audit["audits"][PACING]
+
+
 def reordered(audit: Audit) -> None:
     audit["metrics"] = audit.pop("metrics")
     audit["audits"] = audit.pop("audits")
@@ -96,11 +104,11 @@ BREAKS: list[tuple[str, Callable[[], Audit], Change]] = [
     (
         "quote",
         perfect,
-        lambda a: tone(a)["adversarial_probe"].update(evidence=[quote("A dog barks.")]),
+        lambda a: probe(a).update(evidence=[quote("A dog barks.")]),
     ),
-    ("probe_shape", perfect, lambda a: tone(a)["adversarial_probe"].pop("risk")),
-    ("probe_shape", perfect, lambda a: tone(a)["adversarial_probe"].update(verdict="no")),
-    ("probe_evidence", perfect, lambda a: tone(a)["adversarial_probe"].update(evidence=[])),
+    ("probe_shape", perfect, lambda a: probe(a).pop("risk")),
+    ("probe_shape", perfect, lambda a: probe(a).update(verdict="no")),
+    ("probe_evidence", perfect, lambda a: probe(a).update(evidence=[])),
     ("defect_shape", partial, lambda a: tone(a)["defects"][0].update(severity="minor")),
     ("defect_shape", perfect, lambda a: tone(a).update(defects=None)),
     ("decision", perfect, lambda a: tone(a).update(decision="good")),
@@ -110,7 +118,7 @@ BREAKS: list[tuple[str, Callable[[], Audit], Change]] = [
         lambda a: check(a).update(status="fail", counterevidence=[quote("It hesitates")]),
     ),
     ("pass_defects", perfect, lambda a: tone(a).update(defects=[defect("major")])),
-    ("pass_probe", perfect, lambda a: tone(a)["adversarial_probe"].update(verdict="material")),
+    ("pass_probe", perfect, lambda a: probe(a).update(verdict="material")),
     (
         "pass_threshold",
         perfect,
@@ -119,7 +127,7 @@ BREAKS: list[tuple[str, Callable[[], Audit], Change]] = [
     ("partial_checks", partial, all_pass),
     ("partial_defects", partial, lambda a: tone(a).update(defects=[])),
     ("partial_critical", partial, lambda a: tone(a)["defects"].append(defect("critical"))),
-    ("partial_probe", partial, lambda a: tone(a)["adversarial_probe"].update(verdict="not_material")),
+    ("partial_probe", partial, lambda a: probe(a).update(verdict="not_material")),
     (
         "partial_threshold",
         partial,
@@ -129,7 +137,7 @@ BREAKS: list[tuple[str, Callable[[], Audit], Change]] = [
     ("fail_critical", failed, lambda a: tone(a).update(defects=[defect("major")])),
     ("fail_threshold", failed, lambda a: tone(a).update(zero_threshold_hit=None)),
     ("fail_threshold", failed, lambda a: tone(a).update(zero_threshold_hit="too_dull")),
-    ("fail_probe", failed, lambda a: tone(a)["adversarial_probe"].update(verdict="not_material")),
+    ("fail_probe", failed, lambda a: probe(a).update(verdict="not_material")),
     ("turn_shape", perfect, lambda a: a["audits"][CAUSAL].pop("critical_turn_dependency")),
     (
         "turn_shape",
@@ -144,24 +152,24 @@ BREAKS: list[tuple[str, Callable[[], Audit], Change]] = [
         )
         for c in ("coincidence", "missing")
     ),
-    ("progression", perfect, lambda a: a["audits"][PACING].update(functional_progression=["x"] * 9)),
-    ("progression", perfect, lambda a: a["audits"][PACING].update(functional_progression=[])),
-    ("block_shape", perfect, lambda a: a["audits"][PACING].update(block_audit=[])),
+    ("progression", perfect, lambda a: pacing(a).update(functional_progression=["x"] * 9)),
+    ("progression", perfect, lambda a: pacing(a).update(functional_progression=[])),
+    ("block_shape", perfect, lambda a: pacing(a).update(block_audit=[])),
     (
         "block_shape",
         perfect,
-        lambda a: a["audits"][PACING]["block_audit"][0].update(verdict="needed"),
+        lambda a: pacing(a)["block_audit"][0].update(verdict="needed"),
     ),
-    ("block_lists", perfect, lambda a: a["audits"][PACING].update(removable_blocks=["S01"])),
+    ("block_lists", perfect, lambda a: pacing(a).update(removable_blocks=["S01"])),
     (
         "pacing_blocks",
         perfect,
-        lambda a: a["audits"][PACING]["block_audit"][0].update(verdict="mergeable"),
+        lambda a: pacing(a)["block_audit"][0].update(verdict="mergeable"),
     ),
     (
         "pacing_lists",
         perfect,
-        lambda a: a["audits"][PACING].update(
+        lambda a: pacing(a).update(
             underwritten_blocks=[{"location": "S03", "reason": "thin"}]
         ),
     ),

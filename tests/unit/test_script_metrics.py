@@ -1,4 +1,4 @@
-"""RARE's script metrics: queries, the audit that is asked again, points as scores, means by type."""
+"""RARE's script metrics: queries, the audit that is asked again, points, means by type."""
 
 import json
 from pathlib import Path
