@@ -114,7 +114,7 @@ BENCHMARKS: Mapping[str, Entry] = {
 
 
 def build_benchmark(name: str, given: Sequence[str]) -> Benchmark:
-    """Return the benchmark with ``KEY=VALUE`` options; ConfigError for one that it does not take."""
+    """Return the benchmark with ``KEY=VALUE`` options; ConfigError for one it does not take."""
     entry = BENCHMARKS[name]
     texts = {key: load_prompt(file) for key, file in entry.templates.items()}
     parts = texts if entry.prompts is None else {"prompts": entry.prompts(**texts)}

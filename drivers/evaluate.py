@@ -110,6 +110,8 @@ def _targets(args: argparse.Namespace, run: RunFiles | None) -> list[Target]:
     given = [o for o in ("--run", "--model", "--answers") if getattr(args, o.strip("-"))]
     if len(given) != 1:
         raise ConfigError(f"got {given or 'none'} of --run, --model and --answers, wanted one")
+    if args.steps and run is None:
+        raise ConfigError("got --steps without --run, wanted the run whose checkpoints they are")
     if run is None:
         model = model_config(args, "model") if args.model else ServedModelConfig()
         return [Target(name="model", step=None, model=model)]
