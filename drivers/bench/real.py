@@ -25,7 +25,7 @@ from core.query import Query
 from core.records import EditEvent, ScoredGroup
 from core.rubric import Criterion, Rubric
 from drivers.bench.part import Options, Part, Row
-from drivers.bench.real_endpoint import endpoint
+from drivers.loopback_endpoint import loopback_endpoint
 from drivers.bench.store_session import ray_session
 from drivers.bench.synchronous import SynchronousLoop
 from drivers.config_file import load_config
@@ -125,7 +125,8 @@ class _Ends:
 
 def measure(options: Options) -> dict[str, Any]:
     """Return the ratios, and the seconds of every step behind them."""
-    with endpoint(CALL_S) as address, ray_session(has_serve=True) as folder:
+    replies = "drivers.bench.real_endpoint"
+    with loopback_endpoint(replies, CALL_S) as address, ray_session(has_serve=True) as folder:
         return asyncio.run(_measured(options, address, Path(folder)))
 
 
