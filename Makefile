@@ -14,7 +14,7 @@ export RAY_AUTH_MODE ?= disabled
 export RAY_USAGE_STATS_ENABLED ?= 0
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 
-.PHONY: help install train bench test lint types imports unit ray e2e clean
+.PHONY: help install train bench paper-smoke test lint types imports unit ray e2e clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9_-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -31,9 +31,12 @@ train: $(STAMP) ## install, unpack the small model, run the quickstart, write it
 	    $(BIN)/python -m drivers.train --config $(CONFIG) $(if $(filter gpu,$(PROFILE)),$(GPU_ARGS)) $(ARGS)
 
 bench: $(STAMP) ## measure everything into results/bench.json (half an hour on 2 cores)
-	$(BIN)/python -c "import trl" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check "trl==1.16.0"
 	$(BIN)/python -m drivers.packaged_model
 	$(BIN)/python -m drivers.bench $(ARGS)
+
+paper-smoke: $(STAMP) ## the papers' whole chain on 8 prompts with scripted judges (minutes)
+	$(BIN)/python -m drivers.packaged_model
+	$(BIN)/python -m drivers.paper_smoke $(ARGS)
 
 test: $(STAMP) lint types imports unit ray e2e ## everything that CI checks, cheapest first
 

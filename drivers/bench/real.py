@@ -25,12 +25,12 @@ from core.query import Query
 from core.records import EditEvent, ScoredGroup
 from core.rubric import Criterion, Rubric
 from drivers.bench.part import Options, Part, Row
-from drivers.loopback_endpoint import loopback_endpoint
 from drivers.bench.store_session import ray_session
 from drivers.bench.synchronous import SynchronousLoop
 from drivers.config_file import load_config
 from drivers.data_files import load_queries
 from drivers.loop import Position, TrainLoop
+from drivers.loopback_endpoint import loopback_endpoint
 from drivers.placement import place
 from drivers.ports import Parts
 from drivers.progress import Progress

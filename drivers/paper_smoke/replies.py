@@ -17,7 +17,7 @@ _NUM_UPDATES = re.compile(r"\(replace (\d+) of these\)")
 
 
 def reply_to(body: Mapping[str, Any]) -> str:
-    """Return the text that answers a request; ValueError for one that no part of the chain makes."""
+    """Return the text that answers a request; ValueError for one that the chain does not make."""
     prompt = "\n".join(str(m["content"]) for m in body["messages"])
     form = body.get("response_format")
     if form is not None:
