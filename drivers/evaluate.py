@@ -41,7 +41,8 @@ EXAMPLES = """examples:
   ratchet evaluate pairwise --data queries.jsonl --out evals/anchors --judge gpt-4.1 \\
       --model runs/mine/policy --model-backend vllm
 
-The same command goes on after a stop. Benchmarks and their options:
+The same command goes on after a stop. `ratchet evaluate compare A --against B` compares two
+evaluations task by task. Benchmarks and their options:
 """
 
 
@@ -61,7 +62,12 @@ class _Plan:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    args = _parser().parse_args(argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    if given[:1] == ["compare"]:
+        from drivers import evaluate_compare
+
+        return evaluate_compare.main(given[1:])
+    args = _parser().parse_args(given)
     return exit_code(lambda: _evaluate(args))
 
 

@@ -150,3 +150,30 @@ def test_options_have_the_types_of_the_benchmark():
     arena = build_benchmark("arena_hard", ["categories=creative_writing", "attempts=2"])
     assert (arena.categories, arena.attempts) == (("creative_writing",), 2)  # pyright: ignore[reportAttributeAccessIssue]
     assert build_benchmark("biggen", ["with_judge_tasks=true"]).with_judge_tasks is True  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_two_evaluations_are_compared_task_by_task(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    for name in ("a", "b"):
+        assert run("writingbench", tmp_path / name, Endpoint("writingbench")) == 0
+    outcomes = tmp_path / "a" / "outcomes.jsonl"
+    outcomes.write_text(outcomes.read_text().replace('"score": 7', '"score": 9'))
+    capsys.readouterr()
+    result = tmp_path / "result.json"
+    folders = [str(tmp_path / "a"), "--against", str(tmp_path / "b")]
+    assert evaluate.main(["compare", *folders, "--out", str(result)]) == 0
+    difference = json.loads(result.read_bytes())["difference"]
+    assert difference["difference"] == 2.0
+    assert difference["interval"] == {"low": 2.0, "high": 2.0}
+    assert "difference.num_pairs" in capsys.readouterr().out
+
+
+def test_evaluations_of_other_data_are_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert run("writingbench", tmp_path / "a", Endpoint("writingbench")) == 0
+    assert run("infobench", tmp_path / "b", Endpoint("infobench")) == 0
+    folders = [str(tmp_path / "a"), "--against", str(tmp_path / "b")]
+    assert evaluate.main(["compare", *folders]) == 2
+    assert "another benchmark" in capsys.readouterr().err
