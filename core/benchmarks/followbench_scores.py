@@ -133,7 +133,9 @@ def _counted(row: Row, satisfied: Literal["hard", "soft"], failed: float) -> flo
     return failed if value is None else float(value)
 
 
-def _rates(constraint_type: str, rows: Sequence[Row], failed: float) -> dict[str, Any]:
+def _rates(
+    constraint_type: str, rows: Sequence[Row], failed: float
+) -> dict[str, list[float | None]]:
     """HSR and SSR by level; the type ``example`` has no SSR, as with the authors."""
     rates = {"hsr": level_rates(rows, "hard", failed)}
     if constraint_type != "example":
@@ -180,7 +182,9 @@ def _plain(by_type: Mapping[str, Sequence[Row]], failed: float) -> dict[str, Any
     return {**result, "csl": _mean(csl)}
 
 
-def _all_rates(by_type: Mapping[str, Sequence[Row]], failed: float) -> list[dict[str, Any]]:
+def _all_rates(
+    by_type: Mapping[str, Sequence[Row]], failed: float
+) -> list[dict[str, list[float | None]]]:
     return [_rates(t, rows, failed) for t, rows in by_type.items()]
 
 

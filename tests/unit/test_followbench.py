@@ -217,7 +217,7 @@ def test_after_five_unreadable_replies_the_judge_has_failed_and_no_score_is_made
 def test_the_authors_examples_of_replies_are_read_the_same(
     reply: str, level: int, hard: int, soft: float
 ) -> None:
-    assert read_reply(reply, level) == Satisfied(hard=hard, soft=pytest.approx(soft))
+    assert read_reply(reply, level) == Satisfied(hard=hard, soft=soft)
 
 
 @pytest.mark.parametrize(
