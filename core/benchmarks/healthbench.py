@@ -182,7 +182,8 @@ def _by_tag(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     """Return the examples' scores by tag, of items and of examples."""
     found: dict[str, list[float]] = {}
     for row in rows:
-        own: dict[str, float] = dict.fromkeys(row["example_tags"], row["score"])
+        whole: float = row["score"]
+        own = dict.fromkeys(cast(list[str], row["example_tags"]), whole)
         for tag in {tag for item in row["items"] for tag in item["tags"]}:
             share = points_share([item for item in row["items"] if tag in item["tags"]])
             if share is not None:
