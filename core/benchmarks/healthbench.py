@@ -10,6 +10,7 @@ positive points; of an example's tag (themes) the whole score. The subsets ``har
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal, cast
 
 from core.benchmarks.base import JudgeCall, Loaded, Replies, Task, to_ask_again
@@ -181,7 +182,8 @@ def _by_tag(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     """Return the examples' scores by tag, of items and of examples."""
     found: dict[str, list[float]] = {}
     for row in rows:
-        own = dict.fromkeys(row["example_tags"], row["score"])
+        whole: float = row["score"]
+        own = dict.fromkeys(cast(list[str], row["example_tags"]), whole)
         for tag in {tag for item in row["items"] for tag in item["tags"]}:
             share = points_share([item for item in row["items"] if tag in item["tags"]])
             if share is not None:
@@ -244,9 +246,9 @@ def _is_item(value: Any) -> bool:
         return False
     item = cast(Row, value)
     points = item.get("points")
-    is_number = isinstance(points, int | float) and not isinstance(points, bool)
-    is_finite = is_number and float("-inf") < points < float("inf")
-    return is_finite and isinstance(item.get("criterion"), str) and _is_tags(item.get("tags"))
+    if isinstance(points, bool) or not isinstance(points, int | float) or not isfinite(points):
+        return False
+    return isinstance(item.get("criterion"), str) and _is_tags(item.get("tags"))
 
 
 def _is_tags(value: Any) -> bool:

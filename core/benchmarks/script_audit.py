@@ -300,8 +300,8 @@ def _turn_agreement(audit: Value, decision: str, where: str) -> Iterator[Broken]
 
 
 def _pacing_shape(audit: Value, where: str) -> Iterator[Broken]:
-    progression = audit.get("functional_progression")
-    if not _are_texts(progression) or len(progression) > MAX_PROGRESSION:
+    progression = listed(audit.get("functional_progression"))
+    if not _are_texts(progression) or len(progression or ()) > MAX_PROGRESSION:
         wanted = f"wanted at most {MAX_PROGRESSION} texts"
         yield Broken("progression", f"{where}.functional_progression", wanted)
     blocks = listed(audit.get("block_audit"))
