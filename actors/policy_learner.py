@@ -119,20 +119,21 @@ class PolicyLearner:
 
     # ------------------------------------------------------------------ training
     def accumulate(self, early: EarlyPasses) -> None:
-        """Do the passes of groups that are ready; ``train_step`` of the whole batch must follow."""
+        """Do the passes of groups that are ready, in one or several parts of a step;
+        ``train_step`` of the whole batch must follow."""
         start = time.perf_counter()
-        batch, tally = early.batch, StepTally()
-        self._refuse_half_step(f"begin step {batch.step}")
+        batch, begun = early.batch, self._begun
+        places = {place for place, group in enumerate(batch.groups) if group}
+        if begun is None or begun.step != batch.step or places & begun.places:
+            self._refuse_half_step(f"begin step {batch.step}")
+            begun = BegunStep(step=batch.step, num_tokens=early.num_tokens)
+        assert begun.num_tokens == early.num_tokens, "got another denominator"
         samples = tuple(sample for group in batch.groups for sample in group)
         micros = self._micro_batches(samples, is_off_policy=batch.is_off_policy, is_first=True)
-        self._passes(batch.step, micros, early.num_tokens, tally, is_last=False)
-        self._begun = BegunStep(
-            step=batch.step,
-            places=frozenset(place for place, group in enumerate(batch.groups) if group),
-            num_tokens=early.num_tokens,
-            tally=tally,
-            seconds=time.perf_counter() - start,
-        )
+        self._passes(batch.step, micros, early.num_tokens, begun.tally, is_last=False)
+        begun.places |= places
+        begun.seconds += time.perf_counter() - start
+        self._begun = begun
 
     def train_step(self, batch: TrainBatch) -> StepReport:
         """Do one optimizer step a mini-batch that has samples."""

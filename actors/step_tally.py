@@ -1,7 +1,7 @@
 """What one rank adds up over the micro-batches of a training step, for the step's metrics."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -43,14 +43,14 @@ class StepTally:
             self.mismatch[name] = max(old, value) if name in MAXIMA else old + value
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class BegunStep:
     """Passes of a step's first mini-batch that were done before the step was complete."""
 
     step: int
-    places: frozenset[int]
-    """Of the groups whose gradients are accumulated already."""
     num_tokens: int
     """What their losses were divided by."""
-    tally: StepTally
-    seconds: float
+    places: set[int] = field(default_factory=set[int])
+    """Of the groups whose gradients are accumulated already."""
+    tally: StepTally = field(default_factory=StepTally)
+    seconds: float = 0.0

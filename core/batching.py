@@ -34,6 +34,9 @@ class EarlyPasses:
     num_tokens: int
     """Response tokens of the whole first mini-batch, late groups included: the token mean's
     denominator."""
+    following: tuple[int, ...] = ()
+    """Places of the late groups that may follow one by one, those with short responses first, since
+    they are likely to be rewarded first. The last late group is left for the step itself."""
 
 
 def train_batch(
@@ -85,10 +88,24 @@ def early_passes(
         return None
     places = range(len(ready) + len(late))
     groups = tuple(samples[p] if p in early else () for p in places)
+    waiting = sorted(
+        (p for p in first if p in late and samples[p]),
+        key=lambda p: (max(len(sample.token_ids) for sample in samples[p]), p),
+    )
     return EarlyPasses(
         batch=TrainBatch(step=step, groups=groups, is_off_policy=is_off_policy),
         num_tokens=sum(num_response_tokens(part) for part in samples.values()),
+        following=tuple(waiting[:-1]),
     )
+
+
+def following_pass(
+    early: EarlyPasses, place: int, group: ScoredGroup, *, drop_truncated: bool = False
+) -> EarlyPasses:
+    """The passes of one late group, rewarded by now, of a step that ``early`` began."""
+    samples = _samples(group, False, drop_truncated)
+    groups = tuple(samples if p == place else () for p in range(len(early.batch.groups)))
+    return replace(early, batch=replace(early.batch, groups=groups), following=())
 
 
 def mini_batches(batch: TrainBatch, num: int) -> tuple[MiniBatch, ...]:

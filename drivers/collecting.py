@@ -2,8 +2,9 @@
 
 ``drawn`` gives a step's groups in draw order. A group with a same-step edit has its
 rewards late (a writer and a rescoring call after its verdicts); once every other group of the step
-is scored, the learner does their forward and backward passes meanwhile. Which groups are late is a
-matter of the data and never of timing, so a run repeats exactly.
+is scored, the learner does their forward and backward passes meanwhile, and then those of the late
+groups one by one. Which groups are late, and in which order they follow, is a matter of the data
+and never of timing, so a run repeats exactly.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.advantage import score_group
-from core.batching import EarlyPasses, early_passes
+from core.batching import EarlyPasses, early_passes, following_pass
 from core.config import RunConfig
 from core.records import Draw, GradedGroup, ScoredGroup
 from drivers.ports import Learner
@@ -64,15 +65,34 @@ class Collector:
         """Return the groups of these draws, the whole of one step, in their order."""
         while not all(d in self._scored or d in self._late for d in draws):
             await self._change()
-        early, began = self._early_passes(draws), time.monotonic()
-        if early is not None:
-            await self._learner.accumulate(early)
-        early_s = time.monotonic() - began if early is not None else 0.0
+        early_s = await self._begin(draws)
         while not all(d in self._scored for d in draws):
             await self._change()
         for draw in draws:
             self._late.pop(draw, None)
         return Collected(groups=tuple(self._scored.pop(d) for d in draws), early_s=early_s)
+
+    async def _begin(self, draws: Sequence[Draw]) -> float:
+        """Do the passes that can be done before the last group has its rewards; return seconds."""
+        early = self._early_passes(draws)
+        if early is None:
+            return 0.0
+        early_s = await self._accumulate(early)
+        by_place = {draw.position: draw for draw in draws}
+        for place in early.following:
+            while by_place[place] not in self._scored:
+                await self._change()
+            group = self._scored[by_place[place]]
+            drop = self._config.advantage.drop_truncated
+            early_s += await self._accumulate(
+                following_pass(early, place, group, drop_truncated=drop)
+            )
+        return early_s
+
+    async def _accumulate(self, early: EarlyPasses) -> float:
+        began = time.monotonic()
+        await self._learner.accumulate(early)
+        return time.monotonic() - began
 
     async def _change(self) -> None:
         self._changed.clear()

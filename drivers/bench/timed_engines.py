@@ -181,7 +181,7 @@ class TimedLearner:
         groups = early.batch.groups
         num_early = sum(bool(group) for group in groups)
         await self._train(num_early / len(groups))
-        self._num_done = num_early
+        self._num_done += num_early
 
     async def _train(self, share: float) -> None:
         async with self._place.place():

@@ -85,27 +85,29 @@ async def two_steps(
         reports = [await group.train_step(tiny_batch(1))]
         off_policy = tiny_batch(2, is_off_policy=True)
         if is_begun_early:
-            await group.accumulate(first_of_two_groups(off_policy))
+            await group.accumulate(one_group(off_policy, 0))
         reports.append(await group.train_step(off_policy))
         update = await group.publish(2)
         weights = await weights_of(update)
         logprobs = await group.logprobs(SAMPLES)
         await group.save(str(folder / "state"))
         await group.export(str(folder / "policy"))
-        if is_begun_early:
-            await group.accumulate(first_of_two_groups(tiny_batch(3)))
-        third = await group.train_step(tiny_batch(3))
+        of_six = tiny_batch(3, num_groups=6)
+        for place in (0, 1) if is_begun_early else ():
+            await group.accumulate(one_group(of_six, place))
+        third = await group.train_step(of_six)
         return Outcome(reports, update, weights, logprobs, third, folder)
     finally:
         group.close()
 
 
-def first_of_two_groups(batch: TrainBatch) -> EarlyPasses:
-    """One of the two groups of the batch's first mini-batch (of two)."""
-    ready, late = batch.groups[:2]
+def one_group(batch: TrainBatch, place: int) -> EarlyPasses:
+    """One group of the batch's first mini-batch (of two)."""
+    first = batch.groups[: len(batch.groups) // 2]
+    groups = tuple(g if i == place else () for i, g in enumerate(batch.groups))
     return EarlyPasses(
-        batch=replace(batch, groups=(ready, (), (), ())),
-        num_tokens=sum(len(sample.token_ids) for sample in (*ready, *late)),
+        batch=replace(batch, groups=groups),
+        num_tokens=sum(len(sample.token_ids) for group in first for sample in group),
     )
 
 
@@ -278,9 +280,9 @@ async def test_half_a_step_never_goes_into_another_step_or_a_checkpoint(
     try:
         await group.start()
         before = await group.logprobs(SAMPLES)
-        await group.accumulate(first_of_two_groups(tiny_batch(1)))
+        await group.accumulate(one_group(tiny_batch(1), 0))
         await group.save(state)
-        again = first_of_two_groups(tiny_batch(1))
+        again = one_group(tiny_batch(1), 0)
         for call in (group.train_step(tiny_batch(2)), group.accumulate(again), group.load(state)):
             with pytest.raises(RunStopped, match=r"got gradients of step 1, which was not fin"):
                 await call

@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 from actors.policy_model import PolicyModel, load_policy
 from core.batching import (
     early_passes,
+    following_pass,
     mini_batches,
     num_response_tokens,
     num_row_tokens,
@@ -109,6 +110,21 @@ def test_groups_train_early_where_the_late_ones_of_their_mini_batch_are_sure_to_
     assert [len(samples) for samples in early.batch.groups] == [2, 0, 0, 0]
     assert early.num_tokens == 2 * (2 + 5)
     assert (early.batch.step, early.batch.is_off_policy) == (6, True)
+
+
+def test_late_groups_follow_one_by_one_the_shortest_first_and_the_last_stays_for_the_step() -> None:
+    def sized(position: int, tokens: int) -> ScoredGroup:
+        return group(position, scored(0, 1.0, 0.7), scored(1, 0.0, -0.7, tokens=tokens))
+
+    late = {1: sized(1, 9), 2: sized(2, 3), 3: sized(3, 5)}
+    ready = {0: sized(0, 2)}
+    early = early_passes(6, ready, late, is_off_policy=True, num_mini_batches=1)
+    assert early is not None
+    assert early.following == (2, 3)
+    part = following_pass(early, 2, late[2])
+    assert [len(samples) for samples in part.batch.groups] == [0, 0, 2, 0]
+    assert part.num_tokens == early.num_tokens == 4 * 2 + 2 + 9 + 3 + 5
+    assert part.following == ()
 
 
 @pytest.mark.parametrize(

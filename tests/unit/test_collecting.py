@@ -71,10 +71,17 @@ async def test_ready_groups_train_before_the_writer_has_answered_for_the_late_on
     made = rig(tmp_path, loop__max_policy_age=age)
     await made.run()
     calls = made.learner.calls
-    assert [name for name, _ in calls] == ["accumulate", "train"] * 2
+    # Two of four groups are late: the first follows alone, the last goes with the step itself.
+    assert [name for name, _ in calls] == ["accumulate", "accumulate", "train"] * 2
     assert calls[0] == ("accumulate", 0)
     assert calls[1][1] >= 1
-    for early, batch in zip(made.learner.early, made.learner.batches, strict=True):
+    begun = made.learner.early[::2]
+    for first, follower in zip(begun, made.learner.early[1::2], strict=True):
+        (place,) = [i for i, group in enumerate(follower.batch.groups) if group]
+        assert first.following == (place,)
+        assert not first.batch.groups[place]
+        assert (follower.num_tokens, follower.batch.step) == (first.num_tokens, first.batch.step)
+    for early, batch in zip(begun, made.learner.batches, strict=True):
         places = [i for i, group in enumerate(early.batch.groups) if group]
         odd = [int(g[0].query_id.removeprefix("q")) % 2 for g in batch.groups]
         assert places == [i for i, is_late in enumerate(odd) if not is_late]
