@@ -65,8 +65,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("queries", metavar="QUERIES", help="a query file with checklists")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="the pairs (JSONL)")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N queries")
-    parser.add_argument("--samples", type=int, default=NUM_SAMPLES, metavar="N",
-                        help=f"scores of each item and response (default: {NUM_SAMPLES})")  # fmt: skip
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=NUM_SAMPLES,
+        metavar="N",
+        help=f"scores of each item and response (default: {NUM_SAMPLES})",
+    )
     parser.add_argument(
         "--keep-percent",
         type=float,

@@ -4,6 +4,7 @@ An item's samples are calls of their own with the seeds 0, 1, ..., since a kept 
 call. A sample that the judge did not give (cut, refused) is one that cannot be read; one that an
 endpoint could not give now makes the item missing for this time, so that a mean over fewer samples
 never passes for the whole. An item with a rule is decided by code too (RLCF's verifiers).
+A response without an answer behind its reasoning has 0 on each item, as in RLCF's released code.
 """
 
 import asyncio
@@ -83,6 +84,8 @@ class ItemScorer:
     async def score(self, query: Query, place: int, text: str, item: Criterion) -> _Item:
         """Return the score of the ``place``-th response on one item."""
         response = visible_response(text)
+        if not response.strip():
+            return _Item(0.0)
         prompt = item_prompt(self._template, query.prompt_text, response, item.text)
         if num_tokens(prompt) > MAX_PROMPT_TOKENS:
             return _Item(None, f"a prompt of more than {MAX_PROMPT_TOKENS} tokens")
@@ -114,13 +117,8 @@ async def score_pair(query: Query, source: ResponseSource, scorer: ItemScorer) -
     if first == second:
         return Scored(query=query, pair="same_response")
     items = query.rubric.criteria
-    scored = await asyncio.gather(
-        *(
-            scorer.score(query, place, text, i)
-            for place, text in ((0, first), (1, second))
-            for i in items
-        )
-    )
+    both = [(place, text, i) for place, text in enumerate((first, second)) for i in items]
+    scored = await asyncio.gather(*(scorer.score(query, *one) for one in both))
     by_response = (scored[: len(items)], scored[len(items) :])
     responses = tuple(
         _response(text, items, found_items)

@@ -41,8 +41,8 @@ def _parsers() -> tuple[
         argparse.ArgumentParser(
             prog="ratchet rubrics",
             description="Build the initial rubrics of a query file; look at a run's rubrics, take "
-            "an edit back, decide about edits that wait. RUN is a run's folder or its name; the run "
-            "may be going on meanwhile.",
+            "an edit back, decide about edits that wait. RUN is a run's folder or its name; the "
+            "run may be going on meanwhile.",
         ),
         _EXAMPLES,
     )

@@ -33,9 +33,9 @@ Universal = Literal["one", "two", "none"]
 _HEADING = re.compile(r"key criteria questions\s*:?\s*(?:\*\*|__)?\s*:?", re.IGNORECASE)
 _BULLET = re.compile(r"(?:^|(?<=\))[ \t])[ \t]*[-*\u2022][ \t]+", re.MULTILINE)
 """At the start of a line, or behind the weight of the item before."""
-_ITEM = re.compile(r"(.*\S)\s*\((\d{1,9})\)[\s.*_]*", re.DOTALL)
 _NONE = re.compile(r"[-*\u2022]?\s*[*_]{0,2}none[*_]{0,2}\.?", re.IGNORECASE)
 
+_MAX_DIGITS = 9
 _MAX_QUESTIONS = 20
 """The prompt asks for one to seven; a reply with many more has gone astray."""
 
@@ -86,7 +86,7 @@ def read_checklist(reply: Completion, request: ChecklistRequest) -> tuple[Criter
     listed = _listed(reply.text)
     if _NONE.fullmatch(listed.strip()):
         return ()
-    items = [match for piece in _BULLET.split(listed) if (match := _ITEM.fullmatch(piece.strip()))]
+    items = [item for piece in _BULLET.split(listed) if (item := _item(piece)) is not None]
     if not items:
         raise WriterReplyError(
             f'got no item that ends in its weight, wanted "{HEADING}" and then lines such as '
@@ -94,7 +94,7 @@ def read_checklist(reply: Completion, request: ChecklistRequest) -> tuple[Criter
         )
     if len(items) > _MAX_QUESTIONS:
         raise WriterReplyError(f"got {len(items)} questions, wanted from one to seven")
-    criteria = tuple(_criterion(i, m[1], int(m[2])) for i, m in enumerate(items, start=1))
+    criteria = tuple(_criterion(i, *item) for i, item in enumerate(items, start=1))
     _check_set(criteria, request)
     return criteria
 
@@ -123,11 +123,18 @@ def _listed(text: str) -> str:
     return listed.partition(END)[0]
 
 
+def _item(piece: str) -> tuple[str, int] | None:
+    """Return an item's question and weight; None for a piece that does not end in a weight."""
+    text = " ".join(piece.split()).rstrip(" .*_")
+    question, _, digits = text.removesuffix(")").rpartition("(")
+    is_weight = text.endswith(")") and digits.isascii() and digits.isdigit()
+    question = question.strip("*_ ")
+    return (question, int(digits[:_MAX_DIGITS])) if is_weight and question else None
+
+
 def _criterion(number: int, question: str, weight: int) -> Criterion:
     where = f"question {number}"
-    text = " ".join(checked_text(question, where).split()).strip("*_ ")
-    if not text:
-        raise WriterReplyError(f"{where}: got no text, wanted a question")
+    text = checked_text(question, where)
     if weight > FULL_IMPORTANCE:
         raise WriterReplyError(f"{where}: got the weight {weight}, wanted one from 0 to 100")
     return Criterion(id=f"c{number}", text=text, weight=float(weight))
