@@ -28,7 +28,7 @@ from core.evolution.rare_task import num_tokens
 from core.model_calls import Sampling
 from core.preference_pairs import KEEP_PERCENT, PreferencePair, pair_row, strongest
 from core.query import Query
-from core.rows import json_line
+from core.rows import Row, json_line
 from drivers.asking import say, side_by_side
 from drivers.asking_command import PlannedCalls, ended, open_askers, spent, told
 from drivers.data_files import load_queries
@@ -108,7 +108,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return 0
     scored = asyncio.run(_scored(args, usable, policy, judge))
-    unread = [
+    unread: list[Row] = [
         {"row": d.row, "line": d.line, "reason": d.reason, "detail": d.detail}
         for d in loaded.dropped
     ]
@@ -157,9 +157,7 @@ async def _scored(
         )
 
 
-def _written(
-    args: argparse.Namespace, scored: Sequence[Scored], unread: Sequence[dict[str, object]]
-) -> int:
+def _written(args: argparse.Namespace, scored: Sequence[Scored], unread: Sequence[Row]) -> int:
     pairs = [s.pair for s in scored if isinstance(s.pair, PreferencePair)]
     kept = strongest(pairs, args.keep_percent)
     dropped = [*unread, *(s.drop_row() for s in scored if not isinstance(s.pair, PreferencePair))]

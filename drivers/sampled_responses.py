@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from core.errors import ConfigError
 from core.grading.visible import visible_response
 from core.model_calls import ModelCall, Sampling
 from core.query import Query
+from core.records import Completion
 from core.rows import Row
 from drivers.asking import Asker
 from drivers.asking_command import PASSING
@@ -66,12 +67,13 @@ class SampledResponses:
             is_passing=bool(passing),
         )
 
-    def _ask(self, query: Query, number: int) -> Any:
+    async def _ask(self, query: Query, number: int) -> Completion:
         call = ModelCall(
             messages=query.messages,
             sampling=replace(self._sampling, seed=self._sampling.seed + number),
         )
-        return self._askers[number % len(self._askers)].ask(f"{query.id}/{number}", call)
+        asker = self._askers[number % len(self._askers)]
+        return await asker.ask(f"{query.id}/{number}", call)
 
 
 class GivenResponses:

@@ -177,7 +177,7 @@ def _criterion(value: Any, where: str, request: ContrastRequest) -> tuple[Criter
 
 def _rollouts(value: Any, where: str, num_responses: int) -> frozenset[int]:
     ids = {name: i for i, name in enumerate(rollout_ids(num_responses))}
-    items = cast("list[Any]", value) if isinstance(value, list) else []
+    items: list[Any] = cast("list[Any]", value) if isinstance(value, list) else []
     if not items or any(not isinstance(i, str) or i not in ids for i in items):
         raise WriterReplyError(
             f"{where}: got {value!r:.80}, wanted at least one of R0..R{num_responses - 1}"

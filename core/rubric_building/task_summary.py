@@ -67,7 +67,7 @@ def summary_prompt(template: str, request: SummaryRequest, error: str = "") -> s
     """Return the prompt of one try; ``error`` is why the last one was refused."""
     levels = range(request.max_points, -1, -1)
     blocks = [
-        fenced(json_text([_shown(c) for c in rubric.criteria], indent=1), f"rubric{i}")
+        fenced(json_text(_shown_list(rubric), indent=1), f"rubric{i}")
         for i, rubric in enumerate(request.rubrics, start=1)
     ]
     values = {
@@ -119,6 +119,11 @@ def _criterion(value: Any, where: str, request: SummaryRequest) -> Criterion:
             f"{where}.max_points: got {criterion.max}, wanted {request.max_points}"
         )
     return criterion
+
+
+def _shown_list(rubric: Rubric) -> list[Row]:
+    """Return the criteria to summarise: a penalty, whose high score is bad, would mislead."""
+    return [_shown(c) for c in rubric.criteria if not c.is_penalty]
 
 
 def _shown(criterion: Criterion) -> Row:

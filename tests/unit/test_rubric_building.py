@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from core.checklist_scores import item_prompt
 from core.errors import WriterReplyError
 from core.records import Completion
 from core.rubric import Criterion, Rubric
@@ -33,6 +34,8 @@ from core.rubric_building.task_summary import (
     task_rubric_row,
 )
 from serve.prompts import load_prompt
+from tests.unit.hostile import HOSTILE, Hostile
+from tests.unit.test_injection import assert_only_a_section_differs
 
 
 def completion(text: str, finish_reason: str = "stop") -> Completion:
@@ -281,3 +284,25 @@ def test_the_shared_rubric_is_written_as_the_released_ones_are() -> None:
     assert (row["rubric_version"], row["generated_at_step"]) == (0, None)
     assert row["generated_from_trigger"] == "task_level_init"
     assert row["criteria"][0] == SHARED["criteria"][0]
+
+
+# ------------------------------------------------------------------ text from policies is data
+@pytest.mark.parametrize(
+    "hostile",
+    [h for h in HOSTILE if not h.name.startswith("b")],
+    ids=lambda h: f"{h.name} {h.kind}",
+)
+def test_a_hostile_response_changes_nothing_outside_its_section(hostile: Hostile) -> None:
+    def contrast(text: str) -> str:
+        asked = replace(ASKED, responses=(text, "b", "c"))
+        return contrast_prompt(load_prompt("build_contrast"), asked)
+
+    def checklist(text: str) -> str:
+        return checklist_prompt(load_prompt("build_checklist"), replace(LIST, candidates=(text,)))
+
+    def item(text: str) -> str:
+        return item_prompt(load_prompt("pair_item"), "Say hi.", text, "Is it short?")
+
+    assert_only_a_section_differs(hostile.text, contrast, "R0")
+    assert_only_a_section_differs(hostile.text, checklist, "answer_1")
+    assert_only_a_section_differs(hostile.text, item, "answer")
