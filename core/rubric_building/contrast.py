@@ -57,7 +57,7 @@ class ContrastRequest:
     min_criteria: int = 3
     max_criteria: int = 8
     """Both with the fixed check."""
-    max_points: int = 3
+    max_points: int = 2
     """Highest maximum of a criterion."""
     density: Criterion | None = DENSITY
     """The fixed check; None leaves it out."""
