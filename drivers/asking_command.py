@@ -1,7 +1,7 @@
 """What commands that ask models have in common: the cost told before, and how they end.
 
 ``told`` says before the first call how many calls each model gets at most and what they cost at the
-config's prices; ``spent`` is what a progress bar shows meanwhile. ``ended`` turns what a command
+config's prices; ``spent`` is what a progress bar shows meanwhile, ``told_spent`` what is said at the end. ``ended`` turns what a command
 raises into an exit code and one sentence: 0 done, 1 stopped by the machine, 2 for bad input.
 """
 
@@ -73,6 +73,17 @@ async def open_askers(
         role: await stack.enter_async_context(asking(config, folder / f"replies_{role}.jsonl"))
         for role, config in configs
     }
+
+
+def told_spent(askers: Mapping[str, Asker]) -> None:
+    """Say what was asked and spent, at the end."""
+    for role, asker in askers.items():
+        usage = asker.usage
+        say(
+            f"{role}: {usage.calls:,} calls now, {asker.num_kept:,} replies kept from before, "
+            f"{usage.prompt_tokens:,} prompt and {usage.completion_tokens:,} completion tokens"
+            + (f", {usage.cost_usd:,.2f} USD" if asker.config.has_prices else "")
+        )
 
 
 def ended(command: Callable[[], int]) -> int:

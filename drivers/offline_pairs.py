@@ -30,7 +30,7 @@ from core.preference_pairs import KEEP_PERCENT, PreferencePair, pair_row, strong
 from core.query import Query
 from core.rows import Row, json_line
 from drivers.asking import say, side_by_side
-from drivers.asking_command import PlannedCalls, ended, open_askers, spent, told
+from drivers.asking_command import PlannedCalls, ended, open_askers, spent, told, told_spent
 from drivers.data_files import load_queries
 from drivers.jsonl_files import write_whole
 from drivers.model_options import add_model_options, model_config
@@ -149,12 +149,14 @@ async def _scored(
         askers = await open_askers(stack, roles, _folder(args.out))
         source = SampledResponses([askers["policy"]], sampling, 2)
         scorer = ItemScorer(askers["judge"], load_prompt("pair_item"), args.samples)
-        return await side_by_side(
+        made = await side_by_side(
             queries,
             lambda query: score_pair(query, source, scorer),
             unit="prompts",
             shown=lambda: spent(askers),
         )
+        told_spent(askers)
+        return made
 
 
 def _written(args: argparse.Namespace, scored: Sequence[Scored], unread: Sequence[Row]) -> int:

@@ -59,6 +59,9 @@ _TAKEN: dict[str, dict[str, Any]] = {
 }
 """By way: the options that it takes, with their values where they are not given."""
 
+_ASKED = ("rollouts", "also", "seed", "temperature", "top_p", "max_response_tokens")
+"""Options of responses that a policy is asked for."""
+
 _AT_LEAST = {
     "rollouts": 1, "max_response_tokens": 1, "min_criteria": 1, "max_criteria": 1, "max_points": 1,
     "criteria": 1, "batch": 2, "most": 0, "tries": 1, "limit": 1, "seed": 0,
@@ -143,6 +146,7 @@ def _add_ways(parser: argparse.ArgumentParser) -> None:
 
 def settle(args: argparse.Namespace) -> None:
     """Give every option of the chosen way its value; ConfigError for options that do not fit."""
+    _check_source(args)
     taken = _TAKEN[args.how]
     for name in {name for way in _TAKEN.values() for name in way}:
         given = getattr(args, name)
@@ -158,6 +162,20 @@ def settle(args: argparse.Namespace) -> None:
     _check_contrast(args)
 
 
+def _check_source(args: argparse.Namespace) -> None:
+    """Options of a policy are for a policy that is asked."""
+    if args.policy and args.how in ("direct", "task"):
+        raise ConfigError(f"got --policy with --how {args.how}, which asks none: leave it out")
+    if args.responses is None:
+        return
+    for name in ("policy", *_ASKED):
+        if getattr(args, name) not in (None, ""):
+            raise ConfigError(
+                f"got {_flag(name)} with --responses, wanted one of them: the responses of the "
+                "file are taken as they are"
+            )
+
+
 def _check_contrast(args: argparse.Namespace) -> None:
     if args.how != "contrast":
         return
@@ -166,7 +184,7 @@ def _check_contrast(args: argparse.Namespace) -> None:
             f"got --min-criteria {args.min_criteria} over --max-criteria {args.max_criteria}, "
             "wanted it to be at most as many"
         )
-    if args.rollouts < 2:
+    if args.responses is None and args.rollouts < 2:
         raise ConfigError("got --rollouts 1, wanted at least 2: there is nothing to compare")
     if args.density is not None and args.no_density:
         raise ConfigError("got --density and --no-density, wanted one of them")

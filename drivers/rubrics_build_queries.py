@@ -31,7 +31,7 @@ from core.rubric_building.contrast import (
     read_contrast,
 )
 from drivers.asking import side_by_side
-from drivers.asking_command import PlannedCalls, open_askers, spent, told
+from drivers.asking_command import PlannedCalls, open_askers, spent, told, told_spent
 from drivers.model_options import model_config
 from drivers.rubrics_build_options import fixed_check
 from drivers.rubrics_build_writing import Drop, Writer, Writing, writer_sampling
@@ -130,6 +130,7 @@ async def _build(
             return _finished(query, way, criteria, config.model)
 
         made = await side_by_side(queries, one, unit="queries", shown=lambda: spent(askers))
+        told_spent(askers)
     return split(queries, made)
 
 

@@ -29,7 +29,7 @@ from core.rubric_building.task_summary import (
     task_rubric_row,
 )
 from drivers.asking import say, side_by_side
-from drivers.asking_command import PlannedCalls, open_askers, spent, told
+from drivers.asking_command import PlannedCalls, open_askers, spent, told, told_spent
 from drivers.jsonl_files import write_whole
 from drivers.rubrics_build_writing import Drop, Writer, Writing, writer_sampling
 from drivers.rubrics_built import Built, split, with_rubric
@@ -105,7 +105,10 @@ async def _build(
                     return left[0]
                 level += 1
 
-        return {task: await shared(task) for task in rubrics}
+        made = {task: await shared(task) for task in rubrics}
+        if made:
+            told_spent(askers)
+        return made
 
 
 def _request(args: argparse.Namespace, task: str, batch: tuple[Rubric, ...]) -> SummaryRequest:

@@ -28,7 +28,7 @@ from core.templates import fenced, fill, json_text
 
 _KEYS = frozenset({"id", "difference", "better", "weaker", "check", "scoring_rule", "max_points"})
 _ID = re.compile(r"[a-z][a-z0-9_]{0,59}")
-_NAMES_A_ROLLOUT = re.compile(r"\bR\d{1,2}\b")
+_NAMES_A_ROLLOUT = re.compile(r"(?<![A-Za-z0-9])R\d{1,2}(?![A-Za-z0-9])")
 
 DENSITY = Criterion(
     id="content_density",

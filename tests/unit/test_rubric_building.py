@@ -93,6 +93,7 @@ def _first(change: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
         (_first({"scoring_rule": "2 = all; 0 = none"}), "wanted each of 0..2"),
         (_first({"check": "Speakers differ in how they talk"}), "same check"),
         (_first({"check": "As good as R0 in this."}), "names an answer"),
+        (_first({"check": "\u548cR1\u4e00\u6837\u597d"}), "names an answer"),
         (_first({"better": []}), "at least one of R0..R2"),
         (_first({"weaker": ["R3"]}), "at least one of R0..R2"),
         (_first({"better": ["R0", "R2"]}), "R2 as better and as weaker"),
