@@ -1,8 +1,9 @@
 """What commands that ask models have in common: the cost told before, and how they end.
 
 ``told`` says before the first call how many calls each model gets at most and what they cost at the
-config's prices; ``spent`` is what a progress bar shows meanwhile, ``told_spent`` what is said at the end. ``ended`` turns what a command
-raises into an exit code and one sentence: 0 done, 1 stopped by the machine, 2 for bad input.
+config's prices; ``spent`` is what a progress bar shows meanwhile; ``told_spent`` comes at the end.
+``ended`` turns what a command raises into an exit code and one sentence: 0 done, 1 stopped by the
+machine, 2 for bad input.
 """
 
 import signal

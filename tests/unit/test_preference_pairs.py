@@ -203,6 +203,23 @@ def test_a_stopped_command_goes_on_and_asks_nothing_twice(tmp_path: Path) -> Non
         assert len(rest.calls) == done
 
 
+def test_one_sample_that_did_not_come_leaves_no_mean_over_the_others(tmp_path: Path) -> None:
+    write_queries(tmp_path / "queries.jsonl", ("alpha", "delta"))
+    models = Models()
+
+    def one_fails(body: dict[str, Any], number: int) -> Reply:
+        text = body["messages"][-1]["content"]
+        is_lost = "alpha (seed 0)" in text and "kind?" in text and body["seed"] == 1
+        return Reply(status=400, error={"message": "lost"}) if is_lost else models(body, number)
+
+    with StubOpenAI(one_fails) as stub:
+        assert run_pairs(tmp_path, stub, "--keep-percent", "100") == 1
+    assert [r["id"] for r in rows_of(tmp_path / "pairs.jsonl")] == ["q-delta"]
+    alpha = rows_of(tmp_path / "pairs.jsonl_files" / "scores.jsonl")[0]
+    assert alpha["responses"][0]["scores"]["c1"] is None
+    assert "lost" in alpha["missing"]["0/c1"]
+
+
 def test_a_dry_run_tells_the_cost_and_asks_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

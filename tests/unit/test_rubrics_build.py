@@ -165,6 +165,20 @@ def test_a_stopped_build_goes_on_and_asks_nothing_twice(tmp_path: Path, stop_aft
         assert len(rest.calls) == 2 * 3 + 2 - stop_after
 
 
+def test_a_rollout_that_did_not_come_leaves_no_rubric_from_the_others(tmp_path: Path) -> None:
+    models = Models(lambda _: contrast_reply())
+
+    def one_fails(body: dict[str, Any], number: int) -> Reply:
+        is_lost = body["model"] == "policy" and body["seed"] == 1
+        return Reply(status=400, error={"message": "lost"}) if is_lost else models(body, number)
+
+    with StubOpenAI(one_fails) as stub:
+        arguments = (*policy(stub), "--rollouts", "4", "--limit", "1")
+        assert run_build(tmp_path, stub, "contrast", *arguments) == 1
+    assert dropped(tmp_path)["q1"] == "no_response"
+    assert models.of("writer") == []
+
+
 def test_rollouts_of_a_run_can_stand_in_for_a_policy(tmp_path: Path) -> None:
     rollouts = [{"query_id": "q1", "response": f"verse {i}", "index": i} for i in range(3)]
     file = write_rows(tmp_path / "step_00001.jsonl", rollouts)
@@ -255,6 +269,32 @@ def test_a_shared_rubric_is_summarised_from_all_and_loads_as_a_task_rubric(
     shared = load_rubric(tmp_path / "out" / "rubrics" / "animation.json")
     assert shared == queries["q0"].rubric
     assert len(list((tmp_path / "out" / "rubrics").glob("live_action_*.json"))) == 1
+
+
+def test_a_batch_that_cannot_be_summarised_leaves_no_shared_rubric_of_the_rest(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        {
+            "id": f"q{i}",
+            "messages": [{"role": "user", "content": f"Script {i}"}],
+            "rubric": [f"Own check {i}."],
+        }
+        for i in range(4)
+    ]
+    write_rows(tmp_path / "prompts.jsonl", rows)
+
+    def writes(prompt: str) -> str:
+        reply = json.loads(contrast_reply())
+        keys = ("id", "check", "scoring_rule", "max_points")
+        criteria = [{k: c[k] for k in keys} for c in reply["criteria"]]
+        return "cannot" if "Own check 3." in prompt else json.dumps({"criteria": criteria})
+
+    with StubOpenAI(Models(writes)) as stub:
+        arguments = ("--task", "animation", "--criteria", "2", "--batch", "2", "--tries", "2")
+        assert run_build(tmp_path, stub, "task", *arguments) == 1
+    assert set(dropped(tmp_path).values()) == {"no_rubric"}
+    assert not (tmp_path / "out" / "rubrics").exists()
 
 
 def test_a_query_without_a_task_is_left_out_of_the_shared_rubric(tmp_path: Path) -> None:
