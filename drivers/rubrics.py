@@ -2,8 +2,9 @@
 
 ``RUN`` is a run's folder or its name; it may be finished, stopped or running. ``history``,
 ``diff``, ``waiting`` and ``health`` only read; ``rollback``, ``approve`` and ``reject`` change the
-rubric file by compare-and-set and write events.jsonl. Exit code 0 when all that was asked for is
-done, 1 when something could not be, 2 for bad input.
+rubric file by compare-and-set and write events.jsonl. ``build`` makes the initial rubrics of a
+query file instead (``drivers/rubrics_build.py``). Exit code 0 when all that was asked for is done,
+1 when something could not be, 2 for bad input.
 """
 
 import argparse
@@ -20,7 +21,16 @@ from drivers.rubrics_run import find_run, open_log, rubric_named
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     args = parsed(arguments)
+    if args.command == "build":
+        return _build(args)
     return exit_code(lambda: _COMMANDS[args.command](args), args.run)
+
+
+def _build(args: argparse.Namespace) -> int:
+    from drivers.asking_command import ended
+    from drivers.rubrics_build import build
+
+    return ended(lambda: build(args))
 
 
 def _write(lines: Sequence[str]) -> None:

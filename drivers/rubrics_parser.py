@@ -4,6 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from drivers.rubrics_build_options import EXAMPLES as BUILD_EXAMPLES
+from drivers.rubrics_build_options import add_build_arguments
+
 _EXAMPLES = """examples:
   ratchet rubrics history runs/mine                       all rubrics of a run
   ratchet rubrics history mine --rubric q7                the versions of one, with their edits
@@ -14,6 +17,7 @@ _EXAMPLES = """examples:
   ratchet rubrics reject mine 6 --reason "too vague"
   ratchet rubrics health mine                             which criteria still do their work
   ratchet rubrics health mine --rubric q7 --resample 20 --label --model gpt-4.1-mini
+  ratchet rubrics build prompts.jsonl --how direct --out built --writer gpt-4.1
 """
 
 _THE_ONLY_ONE = "the only one, if the run has one"
@@ -36,12 +40,14 @@ def _parsers() -> tuple[
     parser = _formatted(
         argparse.ArgumentParser(
             prog="ratchet rubrics",
-            description="Look at a run's rubrics, take an edit back, decide about edits that wait. "
-            "RUN is a run's folder or its name; the run may be going on meanwhile.",
+            description="Build the initial rubrics of a query file; look at a run's rubrics, take "
+            "an edit back, decide about edits that wait. RUN is a run's folder or its name; the "
+            "run may be going on meanwhile.",
         ),
         _EXAMPLES,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_build(commands)
     _add_readers(commands)
     _add_health(commands)
     _add_editors(commands)
@@ -63,6 +69,15 @@ def _command(
     parser = commands.add_parser(name, help=meaning, description=meaning)
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under the runs")
     return _formatted(parser, f"examples:\n{example}")
+
+
+def _add_build(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    meaning = (
+        "Build the rubrics of queries that have none, or one shared rubric a task. Resumable: "
+        "every reply is kept in DIR, and the same command asks only for what is missing."
+    )
+    build = commands.add_parser("build", help="build initial rubrics", description=meaning)
+    add_build_arguments(_formatted(build, BUILD_EXAMPLES))
 
 
 def _add_readers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
