@@ -212,7 +212,7 @@ async def test_a_saved_state_goes_on_in_new_ranks_with_the_same_step(
         assert await group.logprobs(SAMPLES) == [
             pytest.approx(values, abs=1e-6) for values in outcome.logprobs
         ]
-        third = await group.train_step(tiny_batch(3))
+        third = await group.train_step(tiny_batch(3, num_groups=6))
     finally:
         group.close()
     for name in ("actor/pg_loss", "actor/kl_loss", "actor/grad_norm", "actor/ppo_kl"):
