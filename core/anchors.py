@@ -37,6 +37,8 @@ _NO_REPLY_YET = ("timeout", "unavailable")
 _MAX_SHOWN_BACK = 8000
 """Characters of an unread reply that the validator is shown again."""
 
+_MAX_WHY = 400
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Objection:
@@ -210,7 +212,7 @@ def _judgement(value: Any, rubric: Rubric) -> Judgement:
     objections = _unmet(whole["criteria"], rubric)
     for aspect, key in (("hallucination", "found"), ("safety", "unsafe")):
         part = checked_object(whole[aspect], {"why", key}, aspect)
-        why = checked_text(part["why"], f"{aspect}.why")
+        why = _why(part["why"], aspect)
         if _truth(part[key], f"{aspect}.{key}"):
             objections.append(Objection(aspect=aspect, why=why))
     return Judgement(objections=tuple(objections))
@@ -226,7 +228,7 @@ def _unmet(value: Any, rubric: Rubric) -> list[Objection]:
         entry = checked_object(item, {"id", "why", "met"}, "criteria")
         name = checked_text(entry["id"], "criteria.id")
         named.append(name)
-        why = checked_text(entry["why"], f"criteria.{name[:8]}.why")
+        why = _why(entry["why"], f"criteria.{name[:8]}")
         if not _truth(entry["met"], f"criteria.{name[:8]}.met") and name in ids:
             objections.append(Objection(aspect="rubric", why=why, criterion_id=ids[name]))
     if sorted(named) != sorted(ids):
@@ -235,6 +237,12 @@ def _unmet(value: Any, rubric: Rubric) -> list[Objection]:
             f"{', '.join(ids)[:200]}"
         )
     return objections
+
+
+def _why(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise WriterReplyError(f"{where}.why: got {type(value).__name__}, wanted a sentence")
+    return " ".join(clean_text(value).split())[:_MAX_WHY]
 
 
 def _truth(value: Any, where: str) -> bool:

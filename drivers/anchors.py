@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from core.errors import ConfigError, RunStopped
 from drivers.model_options import add_model_options
+from drivers.reading_command import exit_code
 from drivers.rubrics_text import shown
 
 _EXAMPLES = """examples:
@@ -64,6 +65,8 @@ def _validate(args: argparse.Namespace) -> int:
 def _sheets(args: argparse.Namespace) -> int:
     from drivers.anchors_sheets import sheets
 
+    if args.kind == "adaptive":
+        return exit_code(lambda: sheets(args), args.source)
     return sheets(args)
 
 
