@@ -60,7 +60,8 @@ def read_sheet(path: Path) -> list[dict[str, str]]:
         ) from error
     csv.field_size_limit(sys.maxsize)  # a long response is one cell
     heading = text.split("\n", 1)[0]
-    delimiter = max(_DELIMITERS, key=heading.count)
+    there = [d for d in _DELIMITERS if d in heading]
+    delimiter = min(there, key=heading.index, default=",")  # after the first column's one word
     try:
         rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
     except csv.Error as error:
