@@ -8,9 +8,10 @@ own, never an acceptance and never a rejection. Gold criteria are shown to nobod
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from core.clean_text import clean_text
@@ -33,6 +34,9 @@ PAIR_OUTCOMES: tuple[PairOutcome, ...] = ("both_accept", "disagree", "both_rejec
 
 _NO_REPLY_YET = ("timeout", "unavailable")
 """Failures that another try later can mend."""
+
+_BAD_REQUEST = re.compile(r"HTTP (?:400|413|422)\b")
+"""An endpoint that answered, and will answer this call in no other way."""
 
 _MAX_SHOWN_BACK = 8000
 """Characters of an unread reply that the validator is shown again."""
@@ -91,7 +95,7 @@ def anchor_text(reply: Completion) -> str | Unread:
     """Return the anchor of a reply: what stands after its reasoning, whole and not empty."""
     if reply.failure is not None:
         return _no_reply(reply)
-    if reply.finish_reason == "length":
+    if is_cut(reply):
         return Unread(problem="the reply was cut at its token limit")
     text = clean_text(without_reasoning(reply.text, ()) or "").strip()
     return text or Unread(problem="the reply is empty, or nothing but reasoning")
@@ -100,7 +104,7 @@ def anchor_text(reply: Completion) -> str | Unread:
 def _no_reply(reply: Completion) -> Unread:
     return Unread(
         problem=f"{reply.failure}: {reply.detail}"[:300],
-        is_temporary=reply.failure in _NO_REPLY_YET,
+        is_temporary=reply.failure in _NO_REPLY_YET and not _BAD_REQUEST.match(reply.detail),
     )
 
 
@@ -137,6 +141,18 @@ def validation_call(template: str, query: Query, sampling: Sampling) -> ModelCal
     }
     schema = validation_schema(query.rubric)
     return user_call(fill(template, values), sampling=sampling, schema=schema)
+
+
+def is_cut(reply: Completion) -> bool:
+    """Whether a reply ended at its token limit, perhaps before the first word of its answer."""
+    return reply.failure == "truncated" or (not reply.failure and reply.finish_reason == "length")
+
+
+def roomier(call: ModelCall) -> ModelCall:
+    """Return the call with twice the room for its reply, and another seed."""
+    now = call.sampling
+    more = replace(now, max_tokens=2 * now.max_tokens, seed=now.seed + 1)
+    return replace(call, sampling=more)
 
 
 def call_again(template: str, call: ModelCall, reply: str, problem: str) -> ModelCall:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.anchors import Unread
 from core.config_served import ServedModelConfig
 from core.errors import RunStopped
 from core.model_calls import ModelCall, Sampling, call_digest
@@ -88,9 +87,9 @@ class Patience:
         self._role = role
         self._num_failed = 0
 
-    def saw(self, reply: Completion, read: object) -> None:
+    def saw(self, reply: Completion) -> None:
         """Count a reply; RunStopped when the endpoint seems to be gone."""
-        is_failure = isinstance(read, Unread) and read.is_temporary
+        is_failure = reply.failure in ("timeout", "unavailable")
         self._num_failed = self._num_failed + 1 if is_failure else 0
         if self._num_failed >= _FAILURES_IN_A_ROW:
             raise RunStopped(

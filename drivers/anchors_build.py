@@ -9,10 +9,9 @@ is asked for once more, with twice the room; after that the query has no anchor.
 import argparse
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from core.anchors import Unread, anchor_call, anchor_text
+from core.anchors import Unread, anchor_call, anchor_text, is_cut, roomier
 from core.config_served import ServedModelConfig
 from core.errors import ConfigError
 from core.formats.native import native_row
@@ -75,13 +74,11 @@ async def _write_anchor(
     call = anchor_call(template, query, sampling_of(asker.config))
     reply = await asker.ask(_key(query), call)
     found = anchor_text(reply)
-    patience.saw(reply, found)
-    if isinstance(found, Unread) and reply.failure is None:
-        sampling = call.sampling
-        more = replace(sampling, max_tokens=2 * sampling.max_tokens, seed=sampling.seed + 1)
-        reply = await asker.ask(f"{_key(query)} again", replace(call, sampling=more))
+    patience.saw(reply)
+    if isinstance(found, Unread) and (reply.failure is None or is_cut(reply)):
+        reply = await asker.ask(f"{_key(query)} again", roomier(call))
         found = anchor_text(reply)
-        patience.saw(reply, found)
+        patience.saw(reply)
     if isinstance(found, Unread):
         return found
     return Anchor(model=reply.model or asker.config.model, response=found)

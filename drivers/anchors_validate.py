@@ -3,8 +3,8 @@
 Reads ``candidates.jsonl`` of the folder; writes ``queries.jsonl`` (accepted, to train on),
 ``held_out.jsonl`` (accepted, never trained on), ``rejected.jsonl`` (all others, with reasons),
 ``judgements.jsonl`` (what each validator said of each anchor) and ``validation.json`` (the table).
-A reply that cannot be read is asked for once more, with the problem told; after that the anchor is
-unread: kept by nobody, and counted apart.
+A reply that cannot be read is asked for once more, with the problem told, or with twice the room if
+it was cut; after that the anchor is unread: kept by nobody, and counted apart.
 """
 
 import argparse
@@ -24,9 +24,11 @@ from core.anchors import (
     Split,
     Unread,
     call_again,
+    is_cut,
     outcome_table,
     pair_outcome,
     read_judgement,
+    roomier,
     split_accepted,
     validation_call,
 )
@@ -189,12 +191,14 @@ async def _judge(
     call = calls[_key(query)]
     reply = await asker.ask(_key(query), call)
     found = read_judgement(reply, query.rubric)
-    patience.saw(reply, found)
-    if isinstance(found, Unread) and reply.failure is None:
-        again = call_again(load_prompt("anchor_again"), call, reply.text, found.problem)
+    patience.saw(reply)
+    if isinstance(found, Unread) and (reply.failure is None or is_cut(reply)):
+        told = load_prompt("anchor_again")
+        is_short = is_cut(reply)
+        again = roomier(call) if is_short else call_again(told, call, reply.text, found.problem)
         reply = await asker.ask(f"{_key(query)} again", again)
         found = read_judgement(reply, query.rubric)
-        patience.saw(reply, found)
+        patience.saw(reply)
     return found
 
 

@@ -101,7 +101,7 @@ def test_a_stopped_build_goes_on_without_asking_twice(queries: Path, tmp_path: P
 
     def answer(body: dict[str, Any], number: int) -> Reply:
         if down["is_down"] and number_of(body) >= 3:
-            return Reply(status=400, error={"message": "out of order"})
+            return Reply(status=503)
         return Reply(text="River.")
 
     with StubOpenAI(answer) as stub:
@@ -120,12 +120,14 @@ def test_a_cut_reply_is_asked_for_once_more_with_twice_the_room(
     queries: Path, tmp_path: Path
 ) -> None:
     def answer(body: dict[str, Any], number: int) -> Reply:
-        is_cut = number_of(body) == 2 or (number_of(body) == 1 and body["max_tokens"] == 100)
-        return Reply(text="The ri", finish_reason="length" if is_cut else "stop")
+        number, room = number_of(body), body["max_tokens"]
+        is_cut = number == 2 or (number in (0, 1) and room == 100)
+        text = "" if number == 0 and is_cut else "The ri"  # nothing but reasoning so far
+        return Reply(text=text, finish_reason="length" if is_cut else "stop")
 
     with StubOpenAI(answer) as stub:
         assert build(stub, queries, tmp_path / "out", "--writer-set", "max_tokens=100") == 0
-        assert sorted(s.body["max_tokens"] for s in stub.seen) == [100] * 6 + [200] * 2
+        assert sorted(s.body["max_tokens"] for s in stub.seen) == [100] * 6 + [200] * 3
     assert ids(tmp_path / "out" / "candidates.jsonl") == {"q0", "q1", "q3", "q4", "q5"}
     (failed,) = rows(tmp_path / "out" / "failed.jsonl")
     assert failed == {
@@ -167,7 +169,7 @@ def test_an_endpoint_that_is_gone_ends_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("drivers.anchors_asking._FAILURES_IN_A_ROW", 3)
-    with StubOpenAI(lambda body, n: Reply(status=400, error={"message": "gone"})) as stub:
+    with StubOpenAI(lambda body, n: Reply(status=503)) as stub:
         queries = write_queries(tmp_path / "queries.jsonl")
         assert build(stub, queries, tmp_path / "out", "--writer-set", "max_concurrency=1") == 1
         assert len(stub.seen) < 6
@@ -254,7 +256,7 @@ def test_a_call_without_an_answer_is_no_verdict_and_is_asked_again_later(
 
     def answer(body: dict[str, Any], number: int) -> Reply:
         if down["is_down"] and (body["model"], number_of(body)) == ("b", 5):
-            return Reply(status=400, error={"message": "out of order"})
+            return Reply(status=503)
         return Reply(text=accepting())
 
     with StubOpenAI(answer) as stub:
@@ -285,3 +287,19 @@ def test_a_folder_without_candidates_is_refused_before_anything_is_asked(
         assert validate(stub, tmp_path) == 2
         assert stub.seen == []
     assert "without candidates.jsonl" in capsys.readouterr().err
+
+
+def test_a_query_that_the_endpoint_refuses_is_not_asked_for_ever(
+    queries: Path, tmp_path: Path
+) -> None:
+    def answer(body: dict[str, Any], number: int) -> Reply:
+        if number_of(body) == 4:
+            return Reply(status=400, error={"message": "this prompt is too long"})
+        return Reply(text="River.")
+
+    with StubOpenAI(answer) as stub:
+        assert build(stub, queries, tmp_path / "out") == 0
+    (failed,) = rows(tmp_path / "out" / "failed.jsonl")
+    assert failed["id"] == "q4"
+    assert "too long" in failed["reason"]
+    assert failed["ask_again"] is False
