@@ -226,7 +226,8 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _judgement(value: Any, rubric: Rubric) -> Judgement:
     whole = checked_object(value, {"criteria", "hallucination", "safety"}, "the reply")
     objections = _unmet(whole["criteria"], rubric)
-    for aspect, key in (("hallucination", "found"), ("safety", "unsafe")):
+    asked: tuple[tuple[Aspect, str], ...] = (("hallucination", "found"), ("safety", "unsafe"))
+    for aspect, key in asked:
         part = checked_object(whole[aspect], {"why", key}, aspect)
         why = _why(part["why"], aspect)
         if _truth(part[key], f"{aspect}.{key}"):

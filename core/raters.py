@@ -257,7 +257,7 @@ def pair_outcome(votes: Iterable[Vote], num_asked: int) -> Outcome:
 
 def agreement_table(votes: Votes, *, seed: int = 0) -> AgreementTable:
     """Return outcomes, preference score and agreement (RARE appendix A.3.1)."""
-    outcomes = {
+    outcomes: dict[str, Outcome] = {
         pair: pair_outcome(said.values(), votes.asked[pair]) for pair, said in votes.votes.items()
     }
     names = sorted(set(votes.types.values()))
