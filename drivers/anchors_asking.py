@@ -15,6 +15,7 @@ from core.errors import RunStopped
 from core.model_calls import ModelCall, Sampling, call_digest
 from core.records import Completion
 from drivers.asking import Asker, KeptReplies, model_name, say
+from drivers.jsonl_files import read_rows
 
 _BYTES_PER_TOKEN = 4
 """Of UTF-8, roughly, in any language."""
@@ -48,6 +49,8 @@ def cost_line(plan: Planned) -> str:
     config, kept = plan.config, KeptReplies(plan.replies)
     name = model_name(config)
     due = [c for key, c in plan.calls.items() if kept.get(key, call_digest(c, name)) is None]
+    if not due:
+        return f"{plan.role}: {name}, nothing to ask: {len(plan.calls)} replies are kept"
     prompt = sum(_num_tokens(call) for call in due)
     completion = sum(call.sampling.max_tokens for call in due)
     line = (
@@ -60,7 +63,7 @@ def cost_line(plan: Planned) -> str:
         prompt * config.usd_per_million_prompt_tokens
         + completion * config.usd_per_million_completion_tokens
     ) / 1e6
-    return f"{line}, at most about {usd:.2f} US dollars"
+    return f"{line}, at most about {usd:.3g} US dollars"
 
 
 def _num_tokens(call: ModelCall) -> int:
@@ -68,15 +71,16 @@ def _num_tokens(call: ModelCall) -> int:
     return -(-size // _BYTES_PER_TOKEN)
 
 
-def spent_row(asker: Asker) -> dict[str, float | int]:
-    """Return what the calls of this command cost."""
-    usage = asker.usage
+def spent_row(asker: Asker, replies: Path) -> dict[str, float | int]:
+    """Return what this command asked, and what all replies in the file cost when they were made."""
+    rows = list(read_rows(replies))
     return {
-        "calls": usage.calls,
+        "calls": asker.usage.calls,
         "kept": asker.num_kept,
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "usd": usage.cost_usd,
+        "replies_in_all": len(rows),
+        "prompt_tokens_in_all": sum(r["prompt_tokens"] for r in rows),
+        "completion_tokens_in_all": sum(r["completion_tokens"] for r in rows),
+        "usd_in_all": sum(r["cost_usd"] for r in rows),
     }
 
 

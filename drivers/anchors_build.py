@@ -65,7 +65,7 @@ async def _write_anchors(
             return await _write_anchor(asker, template, query, patience)
 
         made = await side_by_side(queries, one, unit="anchors", shown=asker.spent)
-        return made, spent_row(asker)
+        return made, spent_row(asker, replies)
 
 
 async def _write_anchor(

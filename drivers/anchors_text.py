@@ -6,6 +6,8 @@ from typing import Any
 from core.anchors import ASPECTS, PAIR_OUTCOMES
 from drivers.rubrics_text import shown
 
+_NAME_WIDTH = 48
+
 _WORDS = {
     "both_accept": "both accept",
     "disagree": "disagree",
@@ -50,7 +52,7 @@ def labels_text(table: Mapping[str, Any]) -> list[str]:
         lines += [
             _share_line(f"{question}: people say yes", row["people"]),
             _share_line(f"{question}: same as validators", row["agreement"]),
-            f"{question + ': alpha of the raters':36}{_number(row['alpha'])}",
+            f"{question + ': alpha of the raters':{_NAME_WIDTH}}{_number(row['alpha'])}",
         ]
     strata = table["strata"]
     return [*lines, *(_share_line(f"passed in {s}", row) for s, row in strata.items())]
@@ -60,7 +62,7 @@ def _share_line(name: str, row: Mapping[str, Any]) -> str:
     where = "" if row["low"] is None else f"  [{_percent(row['low'])}, {_percent(row['high'])}]"
     undecided = f"  ({row['undecided']} undecided)" if row["undecided"] else ""
     cell = f"{row['yes']}/{row['n']} {_percent(row['share'])}"
-    return f"{shown(name):36}{cell}{where}{undecided}"
+    return f"{shown(name):{_NAME_WIDTH}}{cell}{where}{undecided}"
 
 
 def _percent(share: float | None) -> str:

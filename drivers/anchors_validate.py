@@ -181,7 +181,7 @@ async def _judge_all(
             }
 
         judged = await side_by_side(queries, one, unit="anchors", shown=shown)
-        spent = {"a": spent_row(first), "b": spent_row(second)}
+        spent = {"a": spent_row(first, a.replies), "b": spent_row(second, b.replies)}
     return dict(zip([q.id for q in queries], judged, strict=True)), spent
 
 

@@ -101,6 +101,7 @@ def test_a_model_writes_an_anchor_for_each_query(queries: Path, tmp_path: Path) 
     assert made[0].rubric.ids == ("one",)
     about = json.loads((out / "build.json").read_bytes())
     assert (about["written"], about["without_anchor"], about["spent"]["calls"]) == (6, 0, 6)
+    assert about["spent"]["prompt_tokens_in_all"] == 600
 
 
 def test_a_stopped_build_goes_on_without_asking_twice(queries: Path, tmp_path: Path) -> None:
@@ -119,6 +120,8 @@ def test_a_stopped_build_goes_on_without_asking_twice(queries: Path, tmp_path: P
         num_before = len(stub.seen)
         assert build(stub, queries, out) == 0
         assert len(stub.seen) - num_before == 3
+    spent = json.loads((out / "build.json").read_bytes())["spent"]
+    assert (spent["calls"], spent["kept"], spent["replies_in_all"]) == (3, 3, 6)
     assert len(ids(out / "candidates.jsonl")) == 6
     assert rows(out / "failed.jsonl") == []
 
