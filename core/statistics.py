@@ -11,6 +11,7 @@ None. Krippendorff's alpha comes from the krippendorff library, proportions from
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -327,7 +328,6 @@ def proportion_interval(count: int, n: int, *, level: float = 0.95) -> Interval:
     """Return Wilson's interval of a proportion, 0..1 (statsmodels); ValueError for no cases."""
     if not 0 <= count <= n or n == 0:
         raise ValueError(f"got {count} of {n} cases, wanted a count within at least one case")
-    from statsmodels.stats import proportion  # pyright: ignore[reportMissingTypeStubs]
-
-    made: Any = proportion.proportion_confint(count, n, alpha=1.0 - level, method="wilson")
+    proportion: Any = import_module("statsmodels.stats.proportion")  # it has no types
+    made = proportion.proportion_confint(count, n, alpha=1.0 - level, method="wilson")
     return Interval(float(made[0]), float(made[1]))
