@@ -10,7 +10,7 @@ Ray nor vLLM.
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,19 +54,22 @@ class LoadedQueries:
     def normaliser(self) -> str | None:
         """The one of ``core.normalisers.NORMALISERS`` that reproduces the source's numbers.
 
-        None where the rows' formats differ in it.
+        None where the formats of rows that are not our own differ in it.
         """
-        return _only({FORMATS[name].normaliser for name in self.formats})
+        names = {FORMATS[name].normaliser for name in foreign(self.formats)}
+        return next(iter(names)) if len(names) == 1 else None
 
     @property
     def reward(self) -> Mapping[str, str] | None:
         """The ``reward`` settings that do so in a run; None where the formats differ in it."""
-        settings = [FORMATS[name].reward for name in self.formats]
+        settings = [FORMATS[name].reward for name in foreign(self.formats)]
         return settings[0] if all(s == settings[0] for s in settings) else None
 
 
-def _only(names: set[str]) -> str | None:
-    return next(iter(names)) if len(names) == 1 else None
+def foreign(formats: Iterable[str]) -> list[str]:
+    """Return the formats that are not our own, which count as a run is told to; else our own."""
+    names = list(formats)
+    return [name for name in names if name != "native"] or names
 
 
 def load_queries(
@@ -167,9 +170,9 @@ def _rows_of(source: Path) -> tuple[list[Row], str]:
 def _check_strictly(source: Path, read: ReadRows) -> None:
     if read.dropped:
         raise ConfigError(dropped_message(source, read.dropped))
-    foreign = [name for name in read.formats if name != "native"]
-    if len({FORMATS[name].normaliser for name in foreign}) > 1:
-        counts = ", ".join(f"{name}: {read.formats[name]} rows" for name in foreign)
+    names = foreign(read.formats)
+    if len({FORMATS[name].normaliser for name in names}) > 1:
+        counts = ", ".join(f"{name}: {read.formats[name]} rows" for name in names)
         raise ConfigError(
             f"{source}: got rows of formats that count differently ({counts}), wanted one format: "
             "set data.format, or keep them in files of their own"

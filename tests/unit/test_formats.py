@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.config import RewardConfig
-from core.formats.loose import read_rows
+from core.formats.reading import read_rows
 from core.formats.rows import ReadRows, Row, RowError
 from core.formats.rubric_files import read_rubric
 from core.grading.prompt import judge_prompt
