@@ -49,6 +49,10 @@ def _head(loaded: LoadedQueries, found: Survey) -> list[str]:
     lines.append(
         f"  rows        {loaded.num_rows}: {found.num_queries} queries, {num_dropped} left out"
     )
+    if num_dropped:
+        lines.append(
+            "              (a run stops at these rows; `ratchet data convert` leaves them out)"
+        )
     return lines
 
 
@@ -65,7 +69,7 @@ def _prompts(found: Survey) -> list[str]:
     return [
         "prompts",
         f"  characters  {_spread(prompts.chars)}",
-        f"  writing     {_counts(prompts.scripts)}",
+        f"  languages   {_counts(prompts.languages)} (roughly)",
         f"  turns       {prompts.with_system} with a system message, {prompts.multi_turn} with "
         "several user turns",
         f"  repeated    {prompts.repeated}",

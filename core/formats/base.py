@@ -102,15 +102,14 @@ def own_id(value: Any) -> str | None:
 
 
 def anchor_of(fields: Fields) -> Anchor | None:
-    """Return the row's reference answer: a text, or an object with ``response`` and ``model``."""
-    value = next((fields[f] for f in _ANCHOR_FIELDS if fields.get(f)), None)
-    if isinstance(value, str) and value.strip():
-        return Anchor(model="reference", response=clean_text(value))
+    """Return the row's reference answer: a text, or an object (also as JSON) with ``response``."""
+    value: Any = next((fields[f] for f in _ANCHOR_FIELDS if fields.get(f)), None)
     inner = as_object(value)
-    response, model = _text(inner.get("response")), inner.get("model")
-    if response is None:
-        return None
-    return Anchor(model=_text(model) or "unknown", response=response)
+    response = _text(inner.get("response"))
+    if response is not None:
+        return Anchor(model=_text(inner.get("model")) or "unknown", response=response)
+    text = _text(value)
+    return None if text is None else Anchor(model="reference", response=text)
 
 
 def meta_of(fields: Fields) -> dict[str, Any]:

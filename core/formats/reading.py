@@ -41,9 +41,9 @@ def read_rows(
     dropped: list[Dropped] = []
     counts: Counter[str] = Counter()
     seen = _Seen(reserved={own for row in rows if (own := own_id(row.value)) is not None})
-    for row in watch(rows):
+    for row, found in zip(watch(rows), chosen.claims, strict=True):
         try:
-            known = chosen.format_of(row)
+            known = chosen.format_of(row, found)
             query = _query(row, known, seen)
         except RowError as error:
             dropped.append(_dropped(row, error))
@@ -100,40 +100,45 @@ class _Chosen:
     given: Format | None
     home: Mapping[str, str]
     """By file, the format of the rows that none claims."""
+    claims: Sequence[Mapping[str, str]]
+    """By row, the formats that claim it, each with what tells it."""
     why: Mapping[str, str]
 
     @classmethod
     def of(cls, rows: Sequence[Row], name: FormatName) -> "_Chosen":
         if name != "auto":
-            return cls(FORMATS[name], {}, {name: "it was given", "native": "its own keys"})
+            why = {"native": "messages, and a rubric of criteria with ids", name: "it was given"}
+            return cls(FORMATS[name], {}, [{}] * len(rows), why)
+        found = [claims(fields) if (fields := _fields(row)) else {} for row in rows]
+        sizes = Counter(row.file for row in rows if _fields(row))
         counts: dict[str, Counter[str]] = {}
-        sizes: Counter[str] = Counter()
         why: dict[str, str] = {}
-        for row in rows:
-            if isinstance(row.value, dict) and not row.problem:
-                sizes[row.file] += 1
-                found = claims(cast(Fields, row.value))
-                counts.setdefault(row.file, Counter()).update(found.keys())
-                why = found | why
+        for row, names in zip(rows, found, strict=True):
+            counts.setdefault(row.file, Counter()).update(names.keys())
+            why = names | why
         home = {file: _home(counter, sizes[file]) for file, counter in counts.items()}
-        return cls(None, home, why)
+        return cls(None, home, found, why)
 
-    def format_of(self, row: Row) -> Format:
+    def format_of(self, row: Row, found: Mapping[str, str]) -> Format:
         value: Any = row.value
         if row.problem:
             raise RowError(row.problem, str(value))
         if not isinstance(value, dict):
             raise RowError("not_object", f"got {value!r:.60}, wanted an object")
-        fields = cast(Fields, value)
-        if is_native(fields):
+        if is_native(cast(Fields, value)):
             return FORMATS["native"]
         if self.given is not None:
             return self.given
-        found = claims(fields)
         if len(found) > 1:
             both = "; ".join(f"{name}: {why}" for name, why in found.items())
             raise RowError("ambiguous_format", f"got a row of {both}; wanted one: give the format")
         return FORMATS[next(iter(found), self.home.get(row.file, "plain"))]
+
+
+def _fields(row: Row) -> Fields:
+    """Return the row's object; empty where it is none."""
+    is_object = isinstance(row.value, dict) and not row.problem
+    return cast(Fields, row.value) if is_object else {}
 
 
 def _home(counter: Counter[str], size: int) -> str:

@@ -1,7 +1,6 @@
 """What a set of queries holds, counted: for a person who is about to train by it.
 
-Pure. Lengths are characters; a prompt's writing system is that of most of its letters. Nothing here
-changes a query: what looks wrong becomes a warning in words.
+Pure. Lengths are characters. Nothing here changes a query.
 """
 
 from collections import Counter
@@ -10,16 +9,13 @@ from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean, median
 
+from core.formats.languages import language_of
 from core.formats.pitfalls import wording
 from core.formats.rows import Dropped
 from core.query import Query
 from core.rubric import Criterion
-from core.rules.form import script_shares
-from core.rules.words import Text
 
 _EXAMPLES = 3
-_LOOKED_AT = 2000
-"""Characters of a prompt that tell its writing system."""
 _MOST_COMMON = 8
 _SHARED_FRAC = 0.5
 """Share of the queries from which on a criterion is one of all of them."""
@@ -58,8 +54,8 @@ class Prompts:
     """The prompts of all queries."""
 
     chars: Spread
-    scripts: Mapping[str, int]
-    """Queries by writing system, most common first; ``none`` has no letters."""
+    languages: Mapping[str, int]
+    """Queries by language, roughly (``core/formats/languages.py``), most common first."""
     with_system: int
     multi_turn: int
     repeated: int
@@ -154,15 +150,11 @@ def _prompts(queries: Sequence[Query]) -> Prompts:
     texts = [q.prompt_text for q in queries]
     return Prompts(
         chars=_spread([len(t) for t in texts]),
-        scripts=_most_common(map(_script, texts)),
+        languages=_most_common(map(language_of, texts)),
         with_system=sum(any(m.role == "system" for m in q.messages) for q in queries),
         multi_turn=sum(sum(m.role == "user" for m in q.messages) > 1 for q in queries),
         repeated=len(texts) - len(set(texts)),
     )
-
-
-def _script(text: str) -> str:
-    return next(iter(script_shares(Text(text[:_LOOKED_AT]))), "none")
 
 
 def _criteria(queries: Sequence[Query]) -> Criteria:

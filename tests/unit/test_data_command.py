@@ -33,7 +33,7 @@ def test_check_names_dropped_rows_with_line_and_reason(capsys: pytest.CaptureFix
     assert (dropped["reason"], dropped["count"]) == ("bad_rubric", 1)
     assert dropped["examples"][0].startswith("line 3: criterion 'c1': got max_points True")
     assert found["criteria"]["maxima"] == {"1": 2, "2": 1}
-    assert found["prompts"]["scripts"] == {"cjk": 2}
+    assert found["prompts"]["languages"] == {"cjk": 2}
     assert found["reward"] == {"weights": "none", "normaliser": "pos_sum"}
 
 
