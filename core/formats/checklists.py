@@ -200,6 +200,8 @@ def level_texts(rule: Any, top: int) -> dict[int, str] | None:
     if not isinstance(rule, str) or top > MAX_SCALE:  # the criterion refuses such a scale
         return None
     starts = list(_LEVEL.finditer(rule))
+    if not starts:
+        return None
     ends = [*(m.start() for m in starts[1:]), len(rule)]
     levels = {
         int(m[1]): clean_text(rule[m.end() : end]).strip(" \n;,\uff1b\uff0c")
