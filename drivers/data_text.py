@@ -34,17 +34,13 @@ def check_text(
     ]
 
 
-def _head(loaded: LoadedQueries, found: Survey) -> list[str]:
+def _head(loaded: LoadedQueries, found: Survey, *, has_rubrics: bool = True) -> list[str]:
     several = len(loaded.formats) > 1
     lines = [shown(loaded.path)]
     for name, count in loaded.formats.items():
         amount = f"{count} rows, " if several else ""
         lines.append(f"  format      {name} ({amount}{shown(loaded.why[name])})")
-    if loaded.normaliser is None:
-        lines.append("  normaliser  none: the formats count differently, so a run refuses the file")
-    else:
-        settings = " ".join(f"reward.{k}={v}" for k, v in (loaded.reward or {}).items())
-        lines.append(f"  normaliser  {loaded.normaliser} (as its source counts: {settings})")
+    lines += [_counting(loaded)] if has_rubrics else []
     num_dropped = sum(reason.count for reason in found.dropped)
     lines.append(
         f"  rows        {loaded.num_rows}: {found.num_queries} queries, {num_dropped} left out"
@@ -54,6 +50,13 @@ def _head(loaded: LoadedQueries, found: Survey) -> list[str]:
             "              (a run stops at these rows; `ratchet data convert` leaves them out)"
         )
     return lines
+
+
+def _counting(loaded: LoadedQueries) -> str:
+    if loaded.normaliser is None:
+        return "  normaliser  none: the formats count differently, so a run refuses the file"
+    settings = " ".join(f"reward.{k}={v}" for k, v in (loaded.reward or {}).items())
+    return f"  normaliser  {loaded.normaliser} (as its source counts: {settings})"
 
 
 def _dropped(reasons: Sequence[Reason]) -> list[str]:
@@ -122,6 +125,20 @@ def _spread(spread: Spread) -> str:
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{shown(name, 40)} {count}" for name, count in counts.items()) or "none"
+
+
+def prompts_text(loaded: LoadedQueries, found: Survey) -> list[str]:
+    """Return the lines on a file of prompts that have no rubric yet."""
+    return [
+        *_head(loaded, found, has_rubrics=False),
+        *_dropped(found.dropped),
+        "",
+        *_prompts(found),
+        *_beside(found),
+        "",
+        "no row has a rubric: write them (`ratchet rubrics build`), or give those of their tasks "
+        "(data.task_rubrics)",
+    ]
 
 
 def rubric_text(path: str, rubric: Rubric) -> list[str]:

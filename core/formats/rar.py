@@ -33,7 +33,8 @@ _COLUMNS = ("rubric", "rubrics", "rubric_list")
 
 def _items(fields: Fields) -> list[Fields]:
     """Return the items as ``{"text", "weight"}``; a weight that is not there is None."""
-    entries = next((e for c in _COLUMNS if (e := as_list(fields.get(c)))), [])
+    none: list[Any] = []
+    entries = next((e for c in _COLUMNS if (e := as_list(fields.get(c)))), none)
     return [_item(e) for e in entries]
 
 

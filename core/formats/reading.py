@@ -82,7 +82,7 @@ def _dropped(row: Row, error: RowError) -> Dropped:
 
 
 def _notes(rows: Sequence[Row]) -> tuple[str, ...]:
-    places = [r.place for r in rows if isinstance(r.value, dict) and is_undecided(r.value)]
+    places = [row.place for row in rows if is_undecided(_fields(row))]
     if not places:
         return ()
     return (
@@ -108,7 +108,8 @@ class _Chosen:
     def of(cls, rows: Sequence[Row], name: FormatName) -> "_Chosen":
         if name != "auto":
             why = {"native": "messages, and a rubric of criteria with ids", name: "it was given"}
-            return cls(FORMATS[name], {}, [{}] * len(rows), why)
+            none: list[Mapping[str, str]] = [{} for _ in rows]
+            return cls(FORMATS[name], {}, none, why)
         found = [claims(fields) if (fields := _fields(row)) else {} for row in rows]
         sizes = Counter(row.file for row in rows if _fields(row))
         counts: dict[str, Counter[str]] = {}
@@ -137,8 +138,8 @@ class _Chosen:
 
 def _fields(row: Row) -> Fields:
     """Return the row's object; empty where it is none."""
-    is_object = isinstance(row.value, dict) and not row.problem
-    return cast(Fields, row.value) if is_object else {}
+    value: Any = row.value
+    return cast(Fields, value) if isinstance(value, dict) and not row.problem else {}
 
 
 def _home(counter: Counter[str], size: int) -> str:
@@ -172,7 +173,8 @@ def _query(row: Row, known: Format, seen: _Seen) -> Query:
     own = query.id if is_own_format else own_id(fields)
     first = seen.contents.get((own, content))
     if first is not None:
-        raise RowError("duplicate", f"the row repeats {first} (id {own!r:.80})")
+        of_id = "" if own is None else f" (id {own!r:.80})"
+        raise RowError("duplicate", f"the row repeats {first}{of_id}")
     if is_own_format and own in seen.ids:
         raise RowError("duplicate_id", f"got the id {own!r} a second time, wanted unique ids")
     is_free = own is not None and own not in seen.ids

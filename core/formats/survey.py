@@ -82,8 +82,10 @@ class Criteria:
     of_several_lines: int
     shared: tuple[SharedText, ...]
     """Those that at least half of the queries have."""
+    num_sign_traps: int
+    """Those with a negative weight whose text says what is wanted."""
     sign_traps: tuple[str, ...]
-    """Texts with a negative weight that say what is wanted."""
+    """The first of them."""
     equal_rubrics: int
     """Queries with several criteria that all weigh alike."""
     distinct_rubrics: int
@@ -161,6 +163,7 @@ def _criteria(queries: Sequence[Query]) -> Criteria:
     criteria = list(chain.from_iterable(q.rubric.criteria for q in queries))
     weights = [c.weight for c in criteria]
     maxima = Counter(c.max for c in criteria)
+    traps = [c.text for c in criteria if _is_sign_trap(c)]
     return Criteria(
         total=len(criteria),
         per_query=_spread([len(q.rubric.criteria) for q in queries]),
@@ -175,7 +178,8 @@ def _criteria(queries: Sequence[Query]) -> Criteria:
         with_rule=sum(c.rule is not None for c in criteria),
         of_several_lines=sum("\n" in c.text for c in criteria),
         shared=_shared(queries),
-        sign_traps=tuple(c.text for c in criteria if _is_sign_trap(c)),
+        num_sign_traps=len(traps),
+        sign_traps=tuple(traps[:_EXAMPLES]),
         equal_rubrics=sum(_weighs_alike(q.rubric.criteria) for q in queries),
         distinct_rubrics=len({q.rubric.digest() for q in queries}),
         with_caps=sum(bool(q.rubric.caps) for q in queries),

@@ -155,3 +155,33 @@ def test_a_wrong_option_is_exit_2() -> None:
         with pytest.raises(SystemExit) as caught:
             main(arguments)
         assert caught.value.code == 2
+
+
+# ---------------------------------------------------------------------- prompts without rubrics
+def test_check_knows_prompts_that_have_no_rubric_yet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"prompt": "Name a hill."}\n{"prompt": ""}\n{"prompt": "Name a lake."}\n')
+    found = check(capsys, str(path))
+    assert (found["holds"], found["num_queries"]) == ("prompts", 2)
+    assert [d["reason"] for d in found["dropped"]] == ["empty_prompt"]
+    assert "criteria" not in found
+    assert main(["check", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "no row has a rubric" in out
+    assert "normaliser" not in out
+
+
+def test_a_given_rubric_is_that_of_rows_without_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rubric, out = tmp_path / "r.json", tmp_path / "out.jsonl"
+    rubric.write_text(json.dumps([{"id": "a", "text": "Moves on", "max": 2}]))
+    source = str(FIXTURES / "rare_queries.jsonl")
+    assert main(["convert", source, str(out), "--rubric", str(rubric)]) == 0
+    assert "2 queries of 2 rows (rare_queries)" in capsys.readouterr().out
+    assert [(q.task, q.rubric.ids) for q in load_queries(out).queries] == [
+        ("2d_animation", ("a",)),
+        ("live_action", ("a",)),
+    ]
