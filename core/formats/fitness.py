@@ -107,8 +107,8 @@ def _sign_traps(found: Survey) -> str:
         return ""
     return (
         f"sign trap: {found.criteria.num_sign_traps} criteria have a negative weight and a text "
-        f"that says what is wanted (first: {traps[0][:80]!r}): a response that meets it loses points; turn the "
-        "weight or the text"
+        f"that says what is wanted (first: {traps[0][:80]!r}): a response that meets it loses "
+        "points; turn the weight or the text"
     )
 
 

@@ -86,7 +86,7 @@ def test_check_reads_the_first_rows_only_where_it_is_told(
     assert (found["num_rows"], found["dropped"]) == (1, [])
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"prompt": "p"}', "no json"])
+@pytest.mark.parametrize("text", ["", "{}", '{"rubrics": ["r"]}', "no json"])
 def test_a_file_without_queries_is_exit_2_and_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
