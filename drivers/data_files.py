@@ -66,6 +66,16 @@ class LoadedQueries:
         return settings[0] if all(s == settings[0] for s in settings) else None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadedRows:
+    """The rows of one file or folder, in file order, before anything is known about them."""
+
+    path: str
+    rows: tuple[Row, ...]
+    fingerprint: str
+    """sha256 of the file's bytes; of names and bytes in a folder."""
+
+
 def foreign(formats: Iterable[str]) -> list[str]:
     """Return the formats that are not our own, which count as a run is told to; else our own."""
     names = list(formats)
@@ -87,8 +97,8 @@ def load_queries(
     says what the rows are instead of their content; ``limit`` reads the first rows only; ``watch``
     passes the rows on (a progress bar).
     """
-    source = Path(path)
-    rows, fingerprint = _rows_of(source)
+    source, loaded = Path(path), load_rows(path)
+    rows, fingerprint = list(loaded.rows), loaded.fingerprint
     if stand_in is not None:
         rows = [with_rubric(row, stand_in) for row in rows]
     if format != "auto":
@@ -117,6 +127,24 @@ def load_queries(
         notes=read.notes,
         num_rows=len(rows),
     )
+
+
+def load_rows(path: str | Path) -> LoadedRows:
+    """Return the rows of a file or folder; raises ConfigError if it cannot be read at all."""
+    source = Path(path)
+    files = files_in(source)
+    if files == (source,):
+        data = bytes_of(source)
+        rows, fingerprint = records_of(source, data), hashlib.sha256(data).hexdigest()
+        return LoadedRows(path=str(source), rows=tuple(rows), fingerprint=fingerprint)
+    rows = []
+    digest = hashlib.sha256()
+    for file in files:
+        name, data = file.relative_to(source).as_posix(), bytes_of(file)
+        rows += records_of(file, data, name)
+        line = f"{name}\0{hashlib.sha256(data).hexdigest()}\n"
+        digest.update(line.encode("utf-8", "surrogateescape"))
+    return LoadedRows(path=str(source), rows=tuple(rows), fingerprint=digest.hexdigest())
 
 
 def load_rubric(path: str | Path) -> Rubric:
@@ -149,22 +177,6 @@ def dropped_message(source: Path, dropped: Sequence[Dropped]) -> str:
         f"{file}, {place}: {first.reason}: {first.detail or 'the row cannot be used'}{more}; "
         "correct the row or take it out"
     )
-
-
-def _rows_of(source: Path) -> tuple[list[Row], str]:
-    """Return the records of a file or folder, and their fingerprint."""
-    files = files_in(source)
-    if files == (source,):
-        data = bytes_of(source)
-        return records_of(source, data), hashlib.sha256(data).hexdigest()
-    rows: list[Row] = []
-    digest = hashlib.sha256()
-    for file in files:
-        name, data = file.relative_to(source).as_posix(), bytes_of(file)
-        rows += records_of(file, data, name)
-        line = f"{name}\0{hashlib.sha256(data).hexdigest()}\n"
-        digest.update(line.encode("utf-8", "surrogateescape"))
-    return rows, digest.hexdigest()
 
 
 def _check_strictly(source: Path, read: ReadRows) -> None:
