@@ -14,6 +14,8 @@ from drivers.rubrics_text import criterion_text, shown, table
 
 _TEXT = 120
 """Characters of an example."""
+_PLACES = 12
+"""Places of left out rows that are named beside the examples."""
 
 
 def check_text(
@@ -64,6 +66,11 @@ def _dropped(reasons: Sequence[Reason]) -> list[str]:
     for one in reasons:
         lines.append(f"  left out    {one.count}: {one.reason}")
         lines += [f"                {shown(example, _TEXT)}" for example in one.examples]
+        others = one.places[len(one.examples) :]
+        if others:
+            named = ", ".join(others[:_PLACES])
+            more = f" and {len(others) - _PLACES} more (--json has all)"
+            lines.append(f"                {shown(named)}{more if len(others) > _PLACES else ''}")
     return lines
 
 

@@ -39,6 +39,8 @@ class Reason:
     count: int
     examples: tuple[str, ...]
     """The first of them: where they stand and what is wrong."""
+    places: tuple[str, ...]
+    """Where all of them stand."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,6 +140,7 @@ def _reasons(dropped: Iterable[Dropped]) -> tuple[Reason, ...]:
             reason=reason,
             count=len(rows),
             examples=tuple(f"{_place(d)}: {d.detail}" for d in rows[:_EXAMPLES]),
+            places=tuple(map(_place, rows)),
         )
         for reason, rows in sorted(by_reason.items(), key=lambda item: -len(item[1]))
     )

@@ -185,3 +185,16 @@ def test_a_given_rubric_is_that_of_rows_without_one(
         ("2d_animation", ("a",)),
         ("live_action", ("a",)),
     ]
+
+
+def test_every_left_out_row_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "q.jsonl"
+    rows = [{"prompt": "p", "rubrics": ["r"]}, *({"prompt": f"p{i}"} for i in range(20))]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    (reason,) = check(capsys, str(path))["dropped"]
+    assert reason["places"] == [f"line {i}" for i in range(2, 22)]
+    assert main(["check", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "left out    20: no_rubrics" in out
+    assert "line 5, line 6, " in out
+    assert "line 16 and 5 more (--json has all)" in out
