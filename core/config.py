@@ -24,6 +24,7 @@ from core.config_served import (
     WriterConfig,
 )
 from core.config_values import Amount, Beta, Gate, Part, Processes, Seed
+from core.formats.names import FormatName
 
 
 class DataConfig(Part):
@@ -33,6 +34,9 @@ class DataConfig(Part):
     """JSONL (or a format that the loaders know) of training queries."""
     eval: str | None = None
     """Held-out queries, answered every ``loop.eval_every`` steps under their initial rubric."""
+    format: FormatName = "auto"
+    """What the rows of both files are; ``auto`` tells it by their content (``ratchet data check``).
+    Rows in the project's own format are always read as such."""
     missing_anchor: Literal["error", "skip"] = "error"
     """What to do with a query without anchor under a method that needs one."""
     task_rubrics: dict[str, str] = Field(default_factory=dict)

@@ -1,80 +1,160 @@
-"""Reads query files: JSONL, a JSON array (under any name), parquet.
+"""Query files and rubric files as a run, a command or a tool reads them.
 
-``load_queries`` is the one way in. It knows bytes, lines and files; what a row means is decided in
-``core/formats``. Strict (a run's own data) means that the first row that gives no query is a
-``ConfigError`` with file, line and reason; otherwise such rows are reported and left out.
-Lines end at a newline only: U+2028 and U+0085 are content. Needs neither torch nor Ray nor vLLM;
-pyarrow only for parquet.
+``load_queries`` is the one way in: ``drivers/data_records.py`` makes records of files (JSONL, JSON,
+parquet, gzip, folders), ``core/formats`` makes queries of records. Strict (a run's own data) means
+that the first row that gives no query is a ``ConfigError`` with file, line and reason, and so are
+rows of formats that count differently; otherwise such rows are reported. Needs neither torch nor
+Ray nor vLLM.
 """
 
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from core.errors import ConfigError
-from core.formats.loose import read_rows, with_rubric
-from core.formats.rows import Dropped, Row, RowError
-from core.formats.rubric_files import read_rubric
+from core.formats.names import FormatName
+from core.formats.reading import Watch, read_rows, with_rubric
+from core.formats.registry import FORMATS
+from core.formats.rows import Dropped, ReadRows, Row, RowError
+from core.formats.rubric_files import read_mpo_rubric, read_rubric
 from core.query import Query
 from core.rubric import Rubric
+from drivers.data_records import as_utf8, bytes_of, files_in, records_of
 
 logger = logging.getLogger(__name__)
-
-_LIST_KEYS = ("data", "rows", "queries", "examples", "records", "train")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedQueries:
-    """The queries of one file, in file order."""
+    """The queries of one file (or one folder), in file order."""
 
     path: str
     queries: tuple[Query, ...]
     dropped: tuple[Dropped, ...]
     fingerprint: str
-    """sha256 of the file's bytes: tells on resume whether it is still the same data."""
+    """sha256 of the file's bytes (of names and bytes in a folder, and of a format that was given):
+    tells on resume whether it is still the same data."""
+    formats: Mapping[str, int]
+    """Queries by the format that their rows were read as (``core/formats/registry.py``)."""
+    why: Mapping[str, str]
+    """What told each of these formats."""
+    notes: tuple[str, ...] = ()
+    """What the rows leave open, for a person to decide."""
+    num_rows: int = 0
+
+    @property
+    def format(self) -> str:
+        """The one format of the rows; ``mixed`` where there are several."""
+        return next(iter(self.formats)) if len(self.formats) == 1 else "mixed"
+
+    @property
+    def normaliser(self) -> str | None:
+        """The one of ``core.normalisers.NORMALISERS`` that reproduces the source's numbers.
+
+        None where the formats of rows that are not our own differ in it.
+        """
+        names = {FORMATS[name].normaliser for name in foreign(self.formats)}
+        return next(iter(names)) if len(names) == 1 else None
+
+    @property
+    def reward(self) -> Mapping[str, str] | None:
+        """The ``reward`` settings that do so in a run; None where the formats differ in it."""
+        settings = [FORMATS[name].reward for name in foreign(self.formats)]
+        return settings[0] if all(s == settings[0] for s in settings) else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadedRows:
+    """The rows of one file or folder, in file order, before anything is known about them."""
+
+    path: str
+    rows: tuple[Row, ...]
+    fingerprint: str
+    """sha256 of the file's bytes; of names and bytes in a folder."""
+
+
+def foreign(formats: Iterable[str]) -> list[str]:
+    """Return the formats that are not our own, which count as a run is told to; else our own."""
+    names = list(formats)
+    return [name for name in names if name != "native"] or names
 
 
 def load_queries(
-    path: str | Path, *, strict: bool = True, stand_in: Rubric | None = None
+    path: str | Path,
+    *,
+    strict: bool = True,
+    stand_in: Rubric | None = None,
+    format: FormatName = "auto",
+    limit: int | None = None,
+    watch: Watch = iter,
 ) -> LoadedQueries:
-    """Return the queries of ``path``; raises ConfigError if it cannot be used.
+    """Return the queries of ``path``, a file or a folder; raises ConfigError if it cannot be used.
 
-    ``stand_in`` is the rubric of rows that have none; without it they give no query.
+    ``stand_in`` is the rubric of rows that have none; without it they give no query. ``format``
+    says what the rows are instead of their content; ``limit`` reads the first rows only; ``watch``
+    passes the rows on (a progress bar).
     """
-    file = Path(path)
-    data = _bytes_of(file)
-    rows = _parquet_rows(file) if file.suffix.lower() == ".parquet" else list(_text_rows(data))
+    source, loaded = Path(path), load_rows(path)
+    rows, fingerprint = list(loaded.rows), loaded.fingerprint
     if stand_in is not None:
         rows = [with_rubric(row, stand_in) for row in rows]
-    read = read_rows(rows)
-    if strict and read.dropped:
-        raise ConfigError(_dropped_message(file, read.dropped))
+    if format != "auto":
+        fingerprint = hashlib.sha256(f"{fingerprint}\n{format}".encode()).hexdigest()
+    rows = rows[:limit]
+    read = read_rows(rows, format, watch)
+    if strict:
+        _check_strictly(source, read)
     if not read.queries:
         reasons = sorted({d.reason for d in read.dropped}) or ["the file has no rows"]
         raise ConfigError(
-            f"{file}: got no usable query ({', '.join(reasons)}), wanted at least one row with a "
-            "prompt and a rubric; check the file and its columns"
+            f"{source}: got no usable query ({', '.join(reasons)}), wanted at least one row with a "
+            f"prompt and a rubric{_first_detail(read)}; check the file and its columns"
         )
     if read.dropped:
-        logger.warning("%s", _dropped_message(file, read.dropped))
+        logger.warning("%s", dropped_message(source, read.dropped))
+    for note in read.notes:
+        logger.warning("%s: %s", source, note)
     return LoadedQueries(
-        path=str(file),
+        path=str(source),
         queries=read.queries,
         dropped=read.dropped,
-        fingerprint=hashlib.sha256(data).hexdigest(),
+        fingerprint=fingerprint,
+        formats=read.formats,
+        why=read.why,
+        notes=read.notes,
+        num_rows=len(rows),
     )
 
 
+def load_rows(path: str | Path) -> LoadedRows:
+    """Return the rows of a file or folder; raises ConfigError if it cannot be read at all."""
+    source = Path(path)
+    files = files_in(source)
+    if files == (source,):
+        data = bytes_of(source)
+        rows, fingerprint = records_of(source, data), hashlib.sha256(data).hexdigest()
+        return LoadedRows(path=str(source), rows=tuple(rows), fingerprint=fingerprint)
+    rows = []
+    digest = hashlib.sha256()
+    for file in files:
+        name, data = file.relative_to(source).as_posix(), bytes_of(file)
+        rows += records_of(file, data, name)
+        line = f"{name}\0{hashlib.sha256(data).hexdigest()}\n"
+        digest.update(line.encode("utf-8", "surrogateescape"))
+    return LoadedRows(path=str(source), rows=tuple(rows), fingerprint=digest.hexdigest())
+
+
 def load_rubric(path: str | Path) -> Rubric:
-    """Return the rubric of a JSON file (ours or RARE's); raises ConfigError if it has none."""
+    """Return the rubric of a file (ours or RARE's JSON, MPO's text); ConfigError if it has none."""
     file = Path(path)
-    data = _bytes_of(file, "a rubric file (JSON)")
+    data = as_utf8(bytes_of(file, "a rubric file (JSON)"))
     try:
-        return read_rubric(json.loads(_as_utf8(data)))
+        if data.lstrip().startswith(b"<rubric>"):
+            return read_mpo_rubric(data.decode("utf-8", "replace"))
+        return read_rubric(json.loads(data))
     except RowError as error:
         raise ConfigError(
             f"{file}: {error.detail}; correct the file, or give another one in data.task_rubrics"
@@ -87,19 +167,10 @@ def load_rubric(path: str | Path) -> Rubric:
         ) from error
 
 
-def _bytes_of(file: Path, what: str = "a query file (JSONL, a JSON array or parquet)") -> bytes:
-    try:
-        return file.read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise ConfigError(
-            f"{repr(str(file)[:200])[1:-1]}: got no readable file ({reason}), wanted {what}; "
-            "check the path in the config"
-        ) from error
-
-
-def _dropped_message(file: Path, dropped: tuple[Dropped, ...]) -> str:
+def dropped_message(source: Path, dropped: Sequence[Dropped]) -> str:
+    """Return one sentence on the first row that gave no query, and how many more there are."""
     first = dropped[0]
+    file = source / first.file if first.file else source
     place = f"line {first.line}" if first.line is not None else f"row {first.row}"
     more = f" ({len(dropped) - 1} more rows like this)" if len(dropped) > 1 else ""
     return (
@@ -108,73 +179,17 @@ def _dropped_message(file: Path, dropped: tuple[Dropped, ...]) -> str:
     )
 
 
-def _text_rows(data: bytes) -> Iterator[Row]:
-    data = _as_utf8(data)
-    if (values := _one_json_value(data)) is not None:
-        for number, value in enumerate(values):
-            yield Row(number=number, value=value)
-        return
-    number = 0
-    for line_number, raw in enumerate(data.split(b"\n"), start=1):
-        if not raw.strip():
-            continue
-        yield _line_row(raw.strip(b"\r"), number, line_number)
-        number += 1
-
-
-def _as_utf8(data: bytes) -> bytes:
-    """Return the bytes without byte-order mark, as UTF-8."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return data.decode("utf-16", "replace").encode("utf-8")
-    return data.removeprefix(b"\xef\xbb\xbf")
-
-
-def _line_row(raw: bytes, number: int, line: int) -> Row:
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        detail = f"got bytes that are no UTF-8 ({error.reason}), wanted UTF-8 text"
-        return Row(number=number, value=detail, line=line, problem="bad_encoding")
-    try:
-        return Row(number=number, value=json.loads(text), line=line)
-    except (ValueError, RecursionError) as error:
-        detail = f"got a line that is no JSON ({error}), wanted one object a line"
-        return Row(number=number, value=detail, line=line, problem="bad_json")
-
-
-def _one_json_value(data: bytes) -> list[Any] | None:
-    """Return the records of a file that is one JSON array or object; None if it has lines."""
-    start = data.lstrip()[:1]
-    if start not in (b"[", b"{"):
-        return None
-    if start == b"{" and _is_json(data.lstrip().split(b"\n", 1)[0]):
-        return None
-    try:
-        whole = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    if isinstance(whole, dict):
-        return next((whole[k] for k in _LIST_KEYS if isinstance(whole.get(k), list)), [whole])
-    is_one_line_row = b"\n" not in data.strip() and not any(isinstance(v, dict) for v in whole)
-    return None if is_one_line_row else whole
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _parquet_rows(file: Path) -> list[Row]:
-    import pyarrow.parquet as parquet
-
-    try:
-        values = parquet.read_table(file).to_pylist()
-    except (OSError, ValueError) as error:
+def _check_strictly(source: Path, read: ReadRows) -> None:
+    if read.dropped:
+        raise ConfigError(dropped_message(source, read.dropped))
+    names = foreign(read.formats)
+    if len({FORMATS[name].normaliser for name in names}) > 1:
+        counts = ", ".join(f"{name}: {read.formats[name]} rows" for name in names)
         raise ConfigError(
-            f"{file}: got a file that is no readable parquet ({error}), wanted parquet; "
-            "check that it was written whole"
-        ) from error
-    return [Row(number=number, value=value) for number, value in enumerate(values)]
+            f"{source}: got rows of formats that count differently ({counts}), wanted one format: "
+            "set data.format, or keep them in files of their own"
+        )
+
+
+def _first_detail(read: ReadRows) -> str:
+    return f" ({read.dropped[0].detail[:200]})" if read.dropped else ""

@@ -43,10 +43,10 @@ def load_run_data(config: RunConfig) -> RunData:
     """Return the queries of the run; raises ConfigError naming file, line and reason."""
     given = _task_rubrics(config, rubric_scope(config.evolution))
     stand_in = _STAND_IN if given else None
-    train = load_queries(config.data.train, strict=True, stand_in=stand_in)
+    train = load_queries(config.data.train, stand_in=stand_in, format=config.data.format)
     held_out = None
     if config.data.eval:
-        held_out = load_queries(config.data.eval, strict=True, stand_in=stand_in)
+        held_out = load_queries(config.data.eval, stand_in=stand_in, format=config.data.format)
     used = _with_task_rubrics(_with_anchors(config, train.queries), given)
     _check_tasks(config, given, used)
     if isinstance(config.evolution, StaticEvolution) and config.evolution.universal:

@@ -67,7 +67,7 @@ def _entries(value: Any, depth: int = 0) -> list[Any]:
         raise RowError("bad_rubric", "got a rubric nested too deeply, wanted a list")
     if isinstance(value, str):
         decoded = _decoded(value)
-        return _lines(value) if decoded is None else _entries(decoded, depth + 1)
+        return checklist_lines(value) if decoded is None else _entries(decoded, depth + 1)
     if isinstance(value, list | tuple):
         return list(cast(list[Any], value))
     if isinstance(value, dict):
@@ -92,7 +92,7 @@ def _decoded(text: str) -> Any:
     return cast(Any, decoded) if isinstance(decoded, list | dict) else None
 
 
-def _lines(block: str) -> list[dict[str, Any]]:
+def checklist_lines(block: str) -> list[dict[str, Any]]:
     """Return one entry a line, without numbering; the importance note is its weight.
 
     A line that ends with a colon has its points on the lines below: they belong to it up to the
@@ -101,17 +101,23 @@ def _lines(block: str) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = []
     stem: list[str] = []
     for line in block.replace("\r", "").split("\n"):
-        text = (line if stem else _NUMBERING.sub("", line, count=1)).strip()
-        if not text:
+        text, weight = split_importance(line if stem else _NUMBERING.sub("", line, count=1))
+        if not text and weight is None:
             continue
-        note = _IMPORTANCE.search(text)
-        text = text if note is None else text[: note.start()].strip()
-        if note is None and (stem or text.endswith(":")):
+        if weight is None and (stem or text.endswith(":")):
             stem.append(text)
             continue
-        entries.append({"text": "\n".join([*stem, text])} | ({"weight": note[1]} if note else {}))
+        noted = {} if weight is None else {"weight": weight}
+        entries.append({"text": "\n".join(t for t in (*stem, text) if t)} | noted)
         stem = []
     return entries + [{"text": text} for text in stem]
+
+
+def split_importance(line: str) -> tuple[str, str | None]:
+    """Return a line without the importance note at its end, and the note's number."""
+    text = line.strip()
+    note = _IMPORTANCE.search(text)
+    return (text, None) if note is None else (text[: note.start()].strip(), note[1])
 
 
 def _with_weight(entry: Any, weight: Any) -> Any:
@@ -194,6 +200,8 @@ def level_texts(rule: Any, top: int) -> dict[int, str] | None:
     if not isinstance(rule, str) or top > MAX_SCALE:  # the criterion refuses such a scale
         return None
     starts = list(_LEVEL.finditer(rule))
+    if not starts:
+        return None
     ends = [*(m.start() for m in starts[1:]), len(rule)]
     levels = {
         int(m[1]): clean_text(rule[m.end() : end]).strip(" \n;,\uff1b\uff0c")

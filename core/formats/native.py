@@ -9,8 +9,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from core.clean_text import clean_value
+from core.formats.base import Format
 from core.formats.rows import RowError
 from core.query import Query
+from core.rows import Row as JsonRow
+from core.rows import criterion_row
+from core.rubric import Rubric
 from core.validation import first_problem
 
 _KEYS = frozenset(Query.model_fields)
@@ -41,3 +45,41 @@ def native_query(row: dict[str, Any]) -> Query:
         got = query.rubric.version
         raise RowError("invalid", f"got a rubric of version {got}, wanted an initial one (0)")
     return query
+
+
+def native_row(query: Query) -> JsonRow:
+    """Return the row that ``native_query`` reads as this query again; its rubric is an initial one.
+
+    The rubric is a plain list of criteria, or an object where it has caps.
+    """
+    row: JsonRow = {
+        "id": query.id,
+        "messages": [{"role": m.role, "content": m.content} for m in query.messages],
+        "rubric": _rubric_value(query.rubric),
+    }
+    if query.anchor is not None:
+        row["anchor"] = query.anchor.model_dump(mode="json")
+    if query.gold:
+        row["gold"] = [criterion_row(c) for c in query.gold]
+    if query.task is not None:
+        row["task"] = query.task
+    if query.meta:
+        row["meta"] = dict(query.meta)
+    return row
+
+
+def _rubric_value(rubric: Rubric) -> Any:
+    criteria = [criterion_row(c) for c in rubric.criteria]
+    if not rubric.caps:
+        return criteria
+    return {"criteria": criteria, "caps": [cap.model_dump(mode="json") for cap in rubric.caps]}
+
+
+FORMAT = Format(
+    name="native",
+    source="the project's own rows",
+    normaliser="max_points",
+    reward={"weights": "none", "normaliser": "pos_sum"},
+    claim=lambda row: "messages, and a rubric of criteria with ids" if is_native(row) else "",
+    read=native_query,
+)

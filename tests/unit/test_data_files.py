@@ -1,5 +1,6 @@
 """Query files: bytes, lines and messages that name file, line and reason."""
 
+import gzip
 import hashlib
 import json
 import subprocess
@@ -10,6 +11,8 @@ import pytest
 
 from core.errors import ConfigError
 from drivers.data_files import load_queries
+from drivers.run_data import load_run_data
+from tests.unit.loop_rig import make_config
 
 C1 = {"id": "c1", "text": "Names one"}
 ROW = {
@@ -108,3 +111,90 @@ def test_loading_needs_no_torch_vllm_or_ray(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=100
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+# ---------------------------------------------------------------------- files of other kinds
+def plain_row(prompt: str, **more: object) -> dict[str, object]:
+    return {"prompt": prompt, "rubrics": ["Is short"], **more}
+
+
+def test_gzip_and_parquet_are_told_by_their_bytes(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    packed, table = tmp_path / "q.jsonl.gz", tmp_path / "rows.bin"
+    packed.write_bytes(gzip.compress(json.dumps(ROW).encode()))
+    parquet.write_table(pyarrow.Table.from_pylist([plain_row("p", query_id=3)]), table)
+    assert [q.id for q in load_queries(packed).queries] == ["q1"]
+    assert [q.id for q in load_queries(table).queries] == ["3"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [(gzip.compress(b"{}" * 99)[:20], "cannot be unpacked"), (b"PAR1xx", "no readable parquet")],
+)
+def test_a_broken_file_is_a_config_error_that_names_it(
+    tmp_path: Path, data: bytes, message: str
+) -> None:
+    path = tmp_path / "broken.jsonl"
+    path.write_bytes(data)
+    with pytest.raises(ConfigError, match=rf"broken\.jsonl: .*{message}"):
+        load_queries(path)
+
+
+def test_a_folder_is_read_in_the_order_of_its_names_with_unique_ids(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "b.jsonl").write_text(json.dumps(plain_row("two", id="x")))
+    (tmp_path / "a.json").write_text(json.dumps([plain_row("one", id="x")]))
+    (tmp_path / "sub" / "c.jsonl.gz").write_bytes(gzip.compress(json.dumps(ROW).encode()))
+    for name in (".hidden.jsonl", "README.md"):
+        (tmp_path / name).write_text("not data")
+    loaded = load_queries(tmp_path)
+    assert [q.prompt_text for q in loaded.queries] == ["one", "two", "Name a river."]
+    assert loaded.queries[0].id == "x"
+    assert len({q.id for q in loaded.queries}) == 3
+    (tmp_path / "b.jsonl").write_text(json.dumps(plain_row("two", id="y")))
+    assert load_queries(tmp_path).fingerprint != loaded.fingerprint
+
+
+def test_a_repeat_over_files_is_named_with_both_places(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text("\n" + json.dumps(plain_row("one")))
+    (dropped,) = load_queries(tmp_path, strict=False).dropped
+    assert (dropped.file, dropped.line, dropped.reason) == ("b.jsonl", 2, "duplicate")
+    assert "repeats a.jsonl, line 2" in dropped.detail
+    with pytest.raises(ConfigError, match=r"b\.jsonl, line 2: duplicate"):
+        load_queries(tmp_path)
+
+
+def test_a_folder_without_data_files_is_a_config_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="got a folder without data files"):
+        load_queries(tmp_path)
+
+
+def test_rows_that_count_differently_are_refused_in_a_run_and_named_else(tmp_path: Path) -> None:
+    tail = {"prompt": "p", "rubrics": [{"criterion": "c", "weight": 2}], "total_weight": 2}
+    path = write(tmp_path, tail, plain_row("q"), plain_row("r"), ROW)
+    with pytest.raises(ConfigError, match=r"count differently \(chasing_tail: 1 rows, plain: 2"):
+        load_queries(path)
+    loaded = load_queries(path, strict=False)
+    assert (loaded.format, loaded.normaliser, loaded.reward) == ("mixed", None, None)
+    assert loaded.formats == {"chasing_tail": 1, "plain": 2, "native": 1}
+
+
+def test_a_given_format_is_used_and_is_part_of_the_fingerprint(tmp_path: Path) -> None:
+    path = write(tmp_path, {"prompt": "p", "rubrics": [{"criterion": "c", "weight": 2}]})
+    found, given = load_queries(path), load_queries(path, format="chasing_tail")
+    assert found.queries[0].rubric.criteria[0].max == 1
+    assert given.queries[0].rubric.criteria[0].max == 2
+    assert given.fingerprint != found.fingerprint
+    assert given.why == {"chasing_tail": "it was given"}
+
+
+def test_the_config_gives_a_run_its_format(tmp_path: Path) -> None:
+    rows = [{"prompt": p, "rubrics": [{"criterion": "c", "weight": 2}]} for p in ("p", "q")]
+    data = {"train": str(write(tmp_path, *rows)), "format": "chasing_tail"}
+    run = load_run_data(make_config(data=data, evolution={"method": "static"}))
+    assert [q.rubric.total_max for q in run.train] == [2, 2]
+    with pytest.raises(ValueError, match="format"):
+        make_config(data={**data, "format": "chasing"})

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from core.config import RewardConfig
-from core.formats.loose import read_rows
+from core.formats.checklists import level_texts
+from core.formats.reading import read_rows
 from core.formats.rows import ReadRows, Row, RowError
 from core.formats.rubric_files import read_rubric
 from core.grading.prompt import judge_prompt
@@ -235,3 +236,19 @@ def test_a_rubric_file_with_a_slip_is_refused(value: Any, reason: str) -> None:
     with pytest.raises(RowError) as caught:
         read_rubric(value)
     assert reason in caught.value.detail
+
+
+def test_a_scoring_rule_without_a_level_gives_no_level_texts() -> None:
+    assert level_texts("full marks for a closed end", 1) is None
+    assert level_texts("2 = a; 0 = b", 2) is None
+    assert level_texts("1 = a; 0 = b", 1) == {0: "b", 1: "a"}
+
+
+def test_an_anchor_may_be_json_text() -> None:
+    anchor = json.dumps({"model": "m", "response": "The Elbe."})
+    (query,) = read({"prompt": "p", "rubrics": ["r"], "anchor": anchor}).queries
+    assert query.anchor is not None
+    assert (query.anchor.model, query.anchor.response) == ("m", "The Elbe.")
+    (plain,) = read({"prompt": "p", "rubrics": ["r"], "anchor": "{x}"}).queries
+    assert plain.anchor is not None
+    assert plain.anchor.response == "{x}"
