@@ -40,9 +40,7 @@ ADAPTIVE: Mapping[str, Kind] = {
     "A1c": Kind("Referent ambiguity", "takes an unclear reference to be about something else"),
     "A2a": Kind("Fabricated-fact substitution", "puts made-up or wrong facts where true ones go"),
     "A2b": Kind("Topic substitution", "keeps the form but is about another subject"),
-    "A2c": Kind(
-        "Entity substitution", "puts another person or thing in the place of the asked one"
-    ),
+    "A2c": Kind("Entity substitution", "has another person or thing than the asked one"),
     "A2d": Kind("Language substitution", "answers, in whole or in part, in the wrong language"),
     "A3a": Kind("Placeholder injection", "leaves placeholders where the content should be"),
     "A3b": Kind("Task simplification", "solves an easier task than the one that is set"),
@@ -90,11 +88,9 @@ CHASE: Mapping[str, Kind] = {
     "B5d": Kind("Time or setting inconsistency", "does not fit the period or place that is set"),
     "B6a": Kind("Code quality gap", "code misses what good code of its kind needs"),
     "B6b": Kind("Creative-writing quality gap", "characters, plot or originality are weak"),
-    "B6c": Kind(
-        "Dialogue or interaction quality gap", "talk is unnatural or a voice does not hold"
-    ),
+    "B6c": Kind("Dialogue or interaction quality gap", "talk is unnatural or a voice slips"),
     "B6d": Kind("Persuasion or argument quality gap", "lacks force as argument or rhetoric"),
-    "B6e": Kind("Instruction or tutorial quality gap", "guidance is unclear or cannot be acted on"),
+    "B6e": Kind("Instruction or tutorial quality gap", "guidance is unclear or hard to act on"),
     "B6f": Kind("Cross-cultural or language quality gap", "does not suit the language or culture"),
 }
 
