@@ -1,8 +1,8 @@
 """The audit of CARE's edits by two judges (CARE appendix B.2 to B.4).
 
-Every accepted adaptive edit is asked about twice a judge, with the anchor and without; every accepted
-chase edit is classified once. What is shown is what the writer saw: task, rubric before the edit,
-top rollout, edit and analysis.
+Every accepted adaptive edit is asked about twice a judge, with the anchor and without; every
+accepted chase edit is classified once. What is shown is what the writer saw: task, rubric before
+the edit, top rollout, edit and analysis.
 """
 
 from collections.abc import Sequence
