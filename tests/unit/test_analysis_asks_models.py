@@ -1,4 +1,4 @@
-"""``ratchet analyze`` with models on loopback: fresh rollouts, categories, the audit, and resuming."""
+"""``ratchet analyze`` with models on loopback: fresh rollouts, categories, the audit, resuming."""
 
 import json
 import re
