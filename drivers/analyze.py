@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from core.analysis.evidence import NotInFiles
 from core.errors import ConfigError
 from core.rows import Row
@@ -169,15 +171,15 @@ def _about(run: AnalysedRun) -> Row:
         "polarity": evidence.polarity or None,
         "seed": run.config.seed,
         "groups": len(evidence.groups),
+        "groups_without_rubric": run.num_without_rubric,
     }
 
 
 # ------------------------------------------------------------------ computing
 def _file_results(runs: Sequence[AnalysedRun], wanted: Sequence[str]) -> dict[str, Any]:
     results: dict[str, Any] = {}
-    for analysis in FILE_ANALYSES:
-        if analysis.name not in wanted:
-            continue
+    chosen = [a for a in FILE_ANALYSES if a.name in wanted]
+    for analysis in tqdm(chosen, unit=" analyses", delay=10.0, file=sys.stderr):
         found = {r.evidence.name: computed(analysis.of, [r.evidence]) for r in runs}
         if analysis.across is not None and len(runs) > 1:
             found[_ALL] = computed(analysis.across, [r.evidence for r in runs])

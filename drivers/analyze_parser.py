@@ -12,7 +12,8 @@ _EXAMPLES = """examples:
   ratchet analyze care --what audit --judge-a gemini-3-pro --judge-a-url URL --judge-b gpt-5.4
   ratchet analyze rare --what categories --judge gpt-4.1-mini --limit 200
   ratchet analyze rare --what fresh --policy-before models/step66 --policy-before-backend vllm \\
-      --policy-after runs/rare/policy --policy-after-backend vllm --judge gpt-4.1-mini
+      --policy-after runs/rare/policy --policy-after-backend vllm --judge gpt-4.1-mini \\
+      --judge-set max_tokens=8192
   ratchet analyze mine --outcomes evals/followbench/outcomes.jsonl
 """
 

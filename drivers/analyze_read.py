@@ -5,9 +5,12 @@ on disk. What a result is averaged within (type) and which queries depend on eac
 may stand in the queries' ``meta``; then the run's data file is read too.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
+
+from tqdm import tqdm
 
 from core.analysis.evidence import Group, Pair, ReplacementEvent, RunEvidence
 from core.config import RunConfig
@@ -18,7 +21,7 @@ from core.rubric import Rubric
 from drivers.jsonl_files import read_rows
 from drivers.rubrics_rollouts import RunQueries
 from drivers.rubrics_run import open_log
-from drivers.run_files import RunFiles
+from drivers.run_files import RunFiles, step_files
 
 _Place = tuple[str, int, int]
 """Query id, step, rubric version."""
@@ -46,6 +49,8 @@ class AnalysedRun:
     """Lines of events.jsonl."""
     rubrics: Mapping[tuple[str, int], Rubric]
     """By rubric id and version."""
+    num_without_rubric: int
+    """Draws left out, since the store does not have the version that graded them."""
 
 
 def read_run(files: RunFiles, name: str, keys: MetaKeys) -> AnalysedRun:
@@ -58,7 +63,9 @@ def read_run(files: RunFiles, name: str, keys: MetaKeys) -> AnalysedRun:
     scope = rubric_scope(config.evolution)
     labels = _Labels(name, queries, keys)
     groups: list[Group] = []
-    for _, rows in files.read_rollouts():
+    num_draws = 0
+    for rows in _steps(files):
+        num_draws += len({(row["query_id"], row["visit"]) for row in rows})
         groups += _groups(name, rows, scope, rubrics, labels)
     lines = tuple(read_rows(files.events))
     found, num_unmatched = _events(lines, groups)
@@ -72,9 +79,7 @@ def read_run(files: RunFiles, name: str, keys: MetaKeys) -> AnalysedRun:
         metrics=tuple(read_rows(files.metrics)),
         polarity="" if rare is None else rare.polarity,
         budget=None if rare is None else rare.budget,
-        num_discarded=sum(
-            line["branch"] == "replacement" and line["status"] != "accepted" for line in lines
-        ),
+        num_discarded=_num_discarded(lines),
         num_unmatched=num_unmatched,
     )
     return AnalysedRun(
@@ -84,7 +89,16 @@ def read_run(files: RunFiles, name: str, keys: MetaKeys) -> AnalysedRun:
         queries=queries,
         events=lines,
         rubrics=rubrics,
+        num_without_rubric=num_draws - len(groups),
     )
+
+
+def _steps(files: RunFiles) -> Iterator[list[Row]]:
+    """Read the rollouts step by step, with a bar where it takes long."""
+    total = len(step_files(files.rollouts))
+    bar = tqdm(files.read_rollouts(), total=total, unit=" steps", delay=10.0, file=sys.stderr)
+    for _, rows in bar:
+        yield rows
 
 
 def _rare_config(config: RunConfig) -> RareConfig | None:
@@ -186,11 +200,21 @@ def _events(
     return tuple(events), len(edits) - len(events)
 
 
+def _num_discarded(lines: Sequence[Row]) -> int:
+    """Count the draws whose revision came to nothing; one that a person decides about is none."""
+    ends = {"accepted": set[tuple[str, int]](), "lost": set[tuple[str, int]]()}
+    for line in lines:
+        if line["branch"] == "replacement" and line["status"] != "waiting":
+            end = "accepted" if line["status"] == "accepted" else "lost"
+            ends[end].add((line["query_id"], line["step"]))
+    return len(ends["lost"] - ends["accepted"])
+
+
 def _pair(line: Row) -> Pair | None:
     """Return an accepted replacement; None for any other line."""
     if line["branch"] != "replacement" or line["status"] != "accepted":
         return None
-    edit = edit_from_row(cast("Mapping[str, object]", line))
+    edit = edit_from_row(line)
     if edit.old is None or edit.new is None:  # a retirement that came with it
         return None
     return Pair(

@@ -5,7 +5,8 @@ criterion and the writer's learning direction, no evaluation scores, and chooses
 one dimension. The stored paper names five of its categories (narrative function, concrete scene
 details, progression, continuity, setup and payoff) without their definitions; the other categories
 and all wording are ours. The dimensions are the four categories of the paper's twelve metrics,
-said so that they fit other kinds of text too.
+said so that they fit other kinds of text too. The gains that the figure shows beside them are of
+evaluations, not of a run.
 """
 
 from collections import Counter

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.evolution.reply_object import field_of, objects_with
-from core.grading.json_nodes import Scalar
+from core.grading.json_nodes import Obj, Scalar
 from core.grading.schema import closed_object
 
 YES_NO = ("yes", "no")
@@ -41,7 +41,7 @@ def read_choices(
     return good[0]
 
 
-def _read(holder: Any, fields: Mapping[str, Sequence[str]]) -> dict[str, str] | str:
+def _read(holder: Obj, fields: Mapping[str, Sequence[str]]) -> dict[str, str] | str:
     answers: dict[str, str] = {}
     for name, allowed in fields.items():
         node = field_of(holder, (name,))
