@@ -214,13 +214,17 @@ def _model_results(
 def _followbench(files: Sequence[Path]) -> dict[str, Row]:
     if not files:
         return {_ALL: {"missing": "it is of an evaluation: give --outcomes FILE"}}
-    from core.benchmarks.followbench import hsr_by_type
+    from core.benchmarks.followbench_scores import hsr_by_type
 
     results: dict[str, Row] = {}
-    for path in files:
+    for given in files:
+        path = given / "outcomes.jsonl" if given.is_dir() else given
         if not path.is_file():
             raise ConfigError(f"got no file {path}, wanted outcomes.jsonl of an evaluation")
-        results[str(path)] = hsr_by_type(list(read_rows(path)))
+        rows = list(read_rows(path))
+        if not rows or not all({"type", "level", "hard"} <= row.keys() for row in rows):
+            raise ConfigError(f"{path}: got other outcomes, wanted those of FollowBench")
+        results[str(given)] = hsr_by_type(rows)
     return results
 
 

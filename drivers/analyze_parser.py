@@ -83,8 +83,8 @@ def analyze_parser(names: str) -> argparse.ArgumentParser:
         default=[],
         type=Path,
         metavar="FILE",
-        help="outcomes.jsonl of a FollowBench evaluation: HSR by constraint type (may be given "
-        "again)",
+        help="outcomes.jsonl (or the folder) of a FollowBench evaluation: HSR by constraint type "
+        "(may be given again)",
     )
     for role in ROLES:
         add_model_options(parser, role, _DOES[role])

@@ -123,3 +123,26 @@ def test_a_folder_that_is_no_run_ends_in_2(
 ) -> None:
     assert main([str(tmp_path / "nothing")]) == 2
     assert "wanted one" in capsys.readouterr().err
+
+
+def test_followbench_by_type_comes_from_an_evaluations_outcomes(
+    rare: RunFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "followbench"
+    folder.mkdir()
+    # Level 1: one of two passes, 50; level 2: the one passes, 100; their mean is 75.
+    rows = [("style", 1, 1), ("style", 1, 0), ("style", 2, 1), ("format", 1, 0)]
+    lines = [json.dumps({"type": t, "level": n, "hard": h}) + "\n" for t, n, h in rows]
+    (folder / "outcomes.jsonl").write_text("".join(lines))
+    options = ("--what", "followbench", "--outcomes", str(folder))
+    found = analyses(capsys, str(rare.folder), *options)["followbench"][str(folder)]
+    assert found == {"style": 75.0, "format": 0.0}
+
+
+def test_outcomes_of_another_benchmark_are_refused(
+    rare: RunFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "outcomes.jsonl"
+    other.write_text('{"id": "1", "score": 3}\n')
+    assert main([str(rare.folder), "--outcomes", str(other)]) == 2
+    assert "wanted those of FollowBench" in capsys.readouterr().err
