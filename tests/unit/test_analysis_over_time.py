@@ -1,5 +1,7 @@
 """Analyses that follow a run: resaturation, first saturation, replaced counts, calls, times."""
 
+from dataclasses import replace
+
 import pytest
 
 from core.analysis.calls import call_accounting, deltas
@@ -29,11 +31,7 @@ def test_a_replacement_that_all_meet_next_time_is_resaturated() -> None:
 def test_one_that_was_replaced_again_was_saturated_before() -> None:
     first = event([(C, "negative")], OPEN)
     second = event([(criterion("c", "newer"), "positive")], OPEN, visit=1, step=2)
-    pair = second.pairs[0]
-    again = type(second)(
-        group=second.group,
-        pairs=(type(pair)(old=C, new=pair.new, polarity=pair.polarity),),
-    )
+    again = replace(second, pairs=(replace(second.pairs[0], old=C),))
     found = resaturation([run_of([first, again])])
     assert (found["cohort"], found["resaturated"]) == (1, 1)
 
