@@ -105,8 +105,9 @@ def _rare_config(config: RunConfig) -> RareConfig | None:
     evolution = config.evolution
     if isinstance(evolution, RatchetEvolution):
         return evolution.rare
-    is_sample_level = isinstance(evolution, RareEvolution) and evolution.scope == "query"
-    return evolution.rare if is_sample_level else None
+    if isinstance(evolution, RareEvolution) and evolution.scope == "query":
+        return evolution.rare
+    return None
 
 
 # ------------------------------------------------------------------ groups

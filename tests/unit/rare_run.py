@@ -63,7 +63,7 @@ def rare_queries() -> list[Query]:
             {
                 "id": i,
                 "messages": [{"role": "user", "content": f"A script, {i}."}],
-                "rubric": rubric.model_dump()["criteria"],
+                "rubric": rubric,
                 "meta": {"stem": "video_1", "medium": "2d"},
             }
         )

@@ -91,7 +91,9 @@ def said(*answers: tuple[str, str, str] | None) -> dict[str, Mapping[str, str] |
 
 def test_outcomes_are_of_the_cases_that_both_judges_answered() -> None:
     a = said(("yes", "yes", "A1a"), ("yes", "no", "A1b"), ("no", "no", "other"), None)
-    b = said(("yes", "yes", "A1a"), ("no", "no", "A1c"), ("no", "yes", "other"), ("yes",) * 3)
+    b = said(
+        ("yes", "yes", "A1a"), ("no", "no", "A1c"), ("no", "yes", "other"), ("yes", "yes", "A1a")
+    )
     found = adaptive_outcomes(a, b)
     assert (found["cases"], found["answered_by_both"], found["missing"]) == (4, 3, 1)
     detection = found["detection"]
