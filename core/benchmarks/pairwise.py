@@ -19,7 +19,7 @@ from typing import Any, Literal
 from core.benchmarks.arena_labels import Game, preferred_side, read_game
 from core.benchmarks.base import JudgeCall, Loaded, Replies, Task, to_ask_again
 from core.errors import ConfigError
-from core.formats.loose import read_rows, with_rubric
+from core.formats.reading import read_rows, with_rubric
 from core.formats.rows import Row as FileRow
 from core.model_calls import ModelCall, Sampling, user_call
 from core.query import Query
