@@ -49,4 +49,5 @@ def _weights(folder: str, zero_stage: int) -> dict[str, Any]:
         return torch.load(path, map_location="cpu", weights_only=False)["module"]
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
-    return get_fp32_state_dict_from_zero_checkpoint(folder, tag=TAG)
+    weights: Any = get_fp32_state_dict_from_zero_checkpoint(folder, tag=TAG)
+    return weights

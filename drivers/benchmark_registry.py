@@ -132,11 +132,8 @@ def _checked(name: str, entry: Entry, given: Sequence[str]) -> dict[str, Any]:
             )
         values[key] = _value(text, entry.options[key])
     hints = get_type_hints(entry.kind)
-    model = create_model(
-        "Options",
-        __config__=ConfigDict(arbitrary_types_allowed=True),
-        **{key: (hints[key], default) for key, default in entry.options.items()},
-    )  # pyright: ignore[reportCallIssue]
+    typed: Any = {key: (hints[key], default) for key, default in entry.options.items()}
+    model = create_model("Options", __config__=ConfigDict(arbitrary_types_allowed=True), **typed)
     try:
         checked = model.model_validate(values)
     except ValidationError as error:

@@ -70,12 +70,12 @@ def scan_rollouts(
     named = _named(events)
     for step, rows in rollouts:
         found.steps.append(step_numbers(step, rows))
-        by_rubric: dict[str, list[Row]] = {}
+        groups: dict[tuple[str, str], list[Row]] = {}
         for row in rows:
             rubric_id = row_rubric_id(row, scope)
             _count(found, step, row, texts.criteria(rubric_id, row["rubric_version"]))
-            by_rubric.setdefault(rubric_id, []).append(row)
-        for rubric_id, group in by_rubric.items():
+            groups.setdefault((rubric_id, row["query_id"]), []).append(row)
+        for (rubric_id, _), group in groups.items():
             if rubric_id in shown:
                 kept = found.rollouts.setdefault(rubric_id, [])
                 kept += _telling(group, named.get((step, rubric_id), set()), len(kept))

@@ -60,5 +60,5 @@ def test_several_runs_make_one_page_beside_the_first(tmp_path: Path):
     first, second = make_run(tmp_path / "one"), make_run(tmp_path / "two", num_steps=4)
     assert report.main([str(first.path), str(second.path)]) == 0
     page = (tmp_path / "comparison.html").read_text("utf-8")
-    assert page.count('"method": "care"') == 2
+    assert page.count('"name": "example"') == 2
     assert not first.files.report.exists()

@@ -110,4 +110,4 @@ def test_the_report_shows_rollouts_under_the_shared_rubric(tmp_path: Path) -> No
     view = run_view(write_run(tmp_path / "run"))
     (rubric,) = view["rubrics"]
     assert [v["version"] for v in rubric["versions"]] == [0, 1]
-    assert {r["query"] for r in rubric["rollouts"]} == {"q1", "q2"}
+    assert [r["response"] for r in rubric["rollouts"]] == ["q1 0", "q1 1", "q2 0", "q2 1"]
