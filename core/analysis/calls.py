@@ -21,7 +21,8 @@ KINDS = ("grading", "rescoring", "writer")
 def call_accounting(runs: Sequence[RunEvidence]) -> Row:
     """Return the calls of one run by kind, in all, a step, and step by step.
 
-    ``overhead`` is writer and rescoring over grading, ``overhead_of_rollouts`` over rollouts. Raises NotInFiles without the counts.
+    ``overhead`` is writer and rescoring over grading, ``overhead_of_rollouts`` over rollouts.
+    Raises NotInFiles without the counts.
     """
     (run,) = runs
     lines = [row for row in run.metrics if row.get("judge/calls") is not None]
