@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from core.analysis.choices import choice_schema, read_choices
 from core.config_served import GradingConfig, ServedModelConfig
@@ -19,6 +19,8 @@ from core.query import Message
 from core.records import Completion
 from drivers.asking import Asker, asking, model_name, say, side_by_side
 from serve.backends.base import CompletionRequest
+
+T = TypeVar("T")
 
 _TRIES = 3
 
@@ -105,7 +107,7 @@ def grading_config(config: ServedModelConfig) -> GradingConfig:
     return GradingConfig.model_validate(fields)
 
 
-def evenly(items: Sequence[Any], limit: int) -> list[Any]:
+def evenly(items: Sequence[T], limit: int) -> list[T]:
     """Return up to ``limit`` of the items, evenly over them; 0 is no limit."""
     if not limit or limit >= len(items):
         return list(items)

@@ -31,13 +31,21 @@ def analyze_parser(names: str) -> argparse.ArgumentParser:
     """Return the parser; ``names`` lists the analyses."""
     parser = argparse.ArgumentParser(
         prog="ratchet analyze",
-        description="Compute the papers' analyses from the files of one run or several: what "
-        "replacements reopened, what saturates again, budget, group size, directions, calls and "
-        "times; and with models, an audit of edits, revision categories, and fresh rollouts under "
+        description="Compute the papers' analyses from the files of one run or several: what\n"
+        "replacements reopened, what saturates again, budget, group size, directions, calls and\n"
+        "times; and with models, an audit of edits, revision categories, and fresh rollouts under\n"
         "old and new criteria. What the files cannot give is said, with the reason.",
         epilog=f"analyses: {names}\n\n{_EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    _add_inputs(parser)
+    _add_limits(parser)
+    for role in ROLES:
+        add_model_options(parser, role, _DOES[role])
+    return parser
+
+
+def _add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or its name")
     parser.add_argument(
         "--what", default="", metavar="NAME,…", help="these analyses only (default: all)"
@@ -63,6 +71,9 @@ def analyze_parser(names: str) -> argparse.ArgumentParser:
         help="key of a query's meta that says which queries belong together in intervals, such as "
         "stem (default: each query alone)",
     )
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit",
         type=int,
@@ -86,6 +97,3 @@ def analyze_parser(names: str) -> argparse.ArgumentParser:
         help="outcomes.jsonl (or the folder) of a FollowBench evaluation: HSR by constraint type "
         "(may be given again)",
     )
-    for role in ROLES:
-        add_model_options(parser, role, _DOES[role])
-    return parser

@@ -3,8 +3,10 @@
 RARE appendix A.2.3 counts a call a rollout for grading, and for each revision one of the writer and
 one joint rescoring; its overhead is the last two over the first. CARE appendix C.2 adds one call of
 the writer a query and step, whatever the group's size. The numbers are those of metrics.jsonl:
-``judge/calls`` is a running total of requests that begins anew with every life of a run, rescoring
-included, and so are the retries; what the cache answered is no call.
+``judge/calls`` is a running total of requests that begins anew with every life of a run, and so are
+the retries; what the cache answered is no call. Grading is every request but a rescoring, so those
+of gold criteria, held-out queries and gates are in it; the papers leave these out, so the overhead
+is given over the rollouts too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +21,8 @@ KINDS = ("grading", "rescoring", "writer")
 def call_accounting(runs: Sequence[RunEvidence]) -> Row:
     """Return the calls of one run by kind, in all, a step, and step by step.
 
-    ``overhead`` is writer and rescoring over grading. Raises NotInFiles without the counts.
+    ``overhead`` is writer and rescoring over grading, ``overhead_of_rollouts`` over rollouts.
+    Raises NotInFiles without the counts.
     """
     (run,) = runs
     lines = [row for row in run.metrics if row.get("judge/calls") is not None]
@@ -29,10 +32,12 @@ def call_accounting(runs: Sequence[RunEvidence]) -> Row:
     steps = [_step_row(row, number) for row, number in zip(lines, requests, strict=True)]
     totals = {kind: sum(row[kind] for row in steps) for kind in KINDS}
     extra = totals["rescoring"] + totals["writer"]
+    rollouts = sum(len(g.scores) for g in run.groups)
     return {
         **totals,
         "overhead": extra / totals["grading"] if totals["grading"] else None,
-        "rollouts": sum(len(g.scores) for g in run.groups),
+        "overhead_of_rollouts": extra / rollouts if rollouts else None,
+        "rollouts": rollouts,
         "cached_verdicts": sum(_number(row, "judge/cached") for row in lines),
         "judge_retries": sum(deltas([_number(row, "judge/retries") for row in lines])),
         "writer_retries": sum(deltas([_number(row, "writer/retries") for row in lines])),

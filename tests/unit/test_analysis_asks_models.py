@@ -59,6 +59,21 @@ def test_a_reply_that_stays_unreadable_is_missing(tmp_path: Path, analyse: Analy
     assert (found["classified"], found["missing"]) == (0, 1)
 
 
+def test_a_call_that_fails_is_missing_and_asked_again_by_the_next_command(
+    tmp_path: Path, analyse: Analyse
+) -> None:
+    rare = make_rare_run(tmp_path / "rare")
+    answer = {"reason": "r", "category": "motivation", "dimension": "narrative_coherence"}
+
+    def refuse_first(body: dict[str, Any], number: int) -> Reply:
+        return Reply(status=400) if number == 0 else Reply(text=json.dumps(answer))
+
+    with StubOpenAI(refuse_first) as stub:
+        assert analyse(rare, "categories", *model("judge", stub))["missing"] == 1
+        assert len(stub.seen) == 1
+        assert analyse(rare, "categories", *model("judge", stub))["classified"] == 1
+
+
 # ------------------------------------------------------------------ audit
 @pytest.fixture
 def care(tmp_path: Path) -> RunFiles:

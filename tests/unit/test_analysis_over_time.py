@@ -135,6 +135,8 @@ def test_calls_are_given_step_by_step() -> None:
         {"step": 2, "judge/calls": 18.0, "evolving_rubrics/rescored_calls": 2.0},
     ]
     found = call_accounting([run_of(groups=[group([C], OPEN)] * 2, metrics=lines)])
+    # Four extra calls over six rollouts.
+    assert found["overhead_of_rollouts"] == pytest.approx(4 / 6)
     assert found["steps"] == [
         {"step": 1, "grading": 8.0, "rescoring": 0.0, "writer": 2.0},
         {"step": 2, "grading": 8.0, "rescoring": 2.0, "writer": 0.0},

@@ -1,6 +1,7 @@
 """What analyses that ask models read and add up: choices, categories, the audit, fresh rollouts."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -102,7 +103,7 @@ def test_outcomes_are_of_the_cases_that_both_judges_answered() -> None:
     assert found["same_code_share"] == pytest.approx(2 / 3)  # A1a and other
     assert found["same_class_share"] == 1.0
     rows = {r["code"]: (r["judge_a"], r["judge_b"], r["both"]) for r in found["codes"]}
-    assert rows["A1a"] == (1, 1, 1)
+    assert rows["A1a"] == (1, 2, 1)  # b gave it to the case that a left open too
     assert rows["A1b"] == (1, 0, 0)
 
 
@@ -238,5 +239,9 @@ def test_only_first_visits_that_recur_are_sampled_anew() -> None:
         [EVENT, again], [group([criterion("c")], {"c": [1, 1]}, query_id="q2", visit=1, step=2)]
     )
     assert [e.group.query_id for e in recurring(run)] == ["q2"]
+    # q1 is replaced again at its second visit and drawn a third time: that event is none of them.
+    second = replace(EVENT, group=replace(EVENT.group, visit=1))
+    third = group([criterion("x")], {"x": [1, 1]}, visit=2, step=3)
+    assert len(recurring(run_of([*run.events, second], [*run.groups[2:], third]))) == 2
     with pytest.raises(NotInFiles, match="drawn again"):
         recurring(run_of([EVENT]))
