@@ -38,6 +38,7 @@ def chain(out: Path, address: str) -> list[Link]:
             title="rubrics from contrasted rollouts",
             command=[
                 "rubrics", "build", prompts, "--how", "contrast", "--out", str(built),
+                "--rollouts", "4", "--max-response-tokens", "64",
                 *_policy("policy"), *_scripted("writer", address),
             ],
         ),
@@ -92,6 +93,7 @@ def _sft(out: Path, queries: str) -> list[str]:
     return [
         "--config", "sft_anchor", "name=sft_anchor", f"runs_dir={out / 'runs'}",
         f"data.train={queries}", f"policy.model={MODEL}",
+        "learner.deepspeed=null",
     ]  # fmt: skip
 
 
@@ -104,6 +106,7 @@ def _train(method: str, out: Path, queries: str, address: str) -> list[str]:
     return [
         "--config", "quickstart", f"name={method}", f"runs_dir={out / 'runs'}",
         f"evolution.method={method}", f"data.train={queries}", "data.eval=null",
+        "loop.eval_every=0",
         f"loop.steps={_STEPS}", "loop.groups_per_step=3", "loop.checkpoint_every=2",
         "sampling.group_size=4",
         *(
