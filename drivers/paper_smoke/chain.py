@@ -93,7 +93,7 @@ def _sft(out: Path, queries: str) -> list[str]:
     return [
         "--config", "sft_anchor", "name=sft_anchor", f"runs_dir={out / 'runs'}",
         f"data.train={queries}", f"policy.model={MODEL}",
-        "learner.deepspeed=null",
+        "learner.deepspeed=null", "loop.keep_checkpoints=1",
     ]  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def _train(method: str, out: Path, queries: str, address: str) -> list[str]:
     return [
         "--config", "quickstart", f"name={method}", f"runs_dir={out / 'runs'}",
         f"evolution.method={method}", f"data.train={queries}", "data.eval=null",
-        "loop.eval_every=0",
+        "loop.eval_every=0", f"loop.keep_checkpoints={2 if method == 'care' else 1}",
         f"loop.steps={_STEPS}", "loop.groups_per_step=3", "loop.checkpoint_every=2",
         "sampling.group_size=4",
         *(

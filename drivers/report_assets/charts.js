@@ -19,7 +19,7 @@ function filled(node, attributes, children) {
     if (key === "onclick") node.addEventListener("click", value);
     else if (value !== null && value !== undefined) node.setAttribute(key, value);
   }
-  for (const child of children.flat()) {
+  for (const child of children.flat(Infinity)) {
     if (child !== null && child !== undefined) node.append(child);
   }
   return node;
