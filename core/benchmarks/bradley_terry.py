@@ -1,9 +1,9 @@
 """The optimum of a Bradley-Terry model with covariates, by scipy, or for thousands of replicates.
 
 The loss is that of Arena-Hard's style control (github lmarena/arena-hard-auto,
-utils/math_utils.py): the sum over battles of the cross-entropy of sigmoid(row of the design times coefficients) with a
-score of 0, 0.5 or 1; no intercept, no regulariser. Battles with the same row are given together, as
-their number and the sum of their scores, which leaves the loss as it is.
+utils/math_utils.py): the sum over battles of the cross-entropy of sigmoid(row of the design times
+coefficients) with a score of 0, 0.5 or 1; no intercept, no regulariser. Battles with the same row
+are given together, as their number and the sum of their scores, which leaves the loss as it is.
 Where the design tells wins and losses apart without exception there is no optimum: coefficients
 would grow for ever. Such a fit is missing (None, or NaN among replicates), never a large number. It
 is known by its Newton steps, which do not vanish as those towards an optimum do.
