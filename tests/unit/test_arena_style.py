@@ -211,7 +211,7 @@ def test_replicates_have_their_own_optima() -> None:
     assert (
         max(slope(design, d * counts, d * wins, c) for d, c in zip(drawn, found, strict=True))
         < 1e-5
-    )  # noqa: E501
+    )
     alone = optimum(design, drawn[7] * counts, drawn[7] * wins)
     assert found[7] == pytest.approx(alone, abs=1e-6)
 
