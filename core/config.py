@@ -23,7 +23,7 @@ from core.config_served import (
     ServedModelConfig,
     WriterConfig,
 )
-from core.config_values import Amount, Beta, Gate, Part, Processes, Seed
+from core.config_values import Amount, Beta, Gate, Part, Processes, RunName, Seed
 
 
 class DataConfig(Part):
@@ -171,7 +171,7 @@ class LoopConfig(Part):
 class RunConfig(Part):
     """The whole config of ``drivers.train``."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
+    name: RunName
     seed: Seed = 0
     runs_dir: str | None = None
     """Where runs are kept; None is RATCHET_RUNS_DIR or ./runs, in a Ray job ~/.ratchet/runs."""

@@ -44,6 +44,8 @@ Processes = Annotated[int, Field(ge=1, le=10_000)]
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 Gate = Annotated[float, Field(gt=0.0)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
+RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+"""A run's name, which is also its folder's."""
 
 
 def checked_address(address: str) -> str:

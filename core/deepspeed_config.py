@@ -6,7 +6,7 @@ have to be compiled. ZeRO stages 2 and 3 clip inside DeepSpeed and skip a step w
 gradient; at stage 0 the learner does both, since DeepSpeed reports no norm there.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from core.config import LearnerConfig
 
@@ -18,6 +18,24 @@ def deepspeed_config(learner: LearnerConfig) -> dict[str, Any]:
         "gradient_accumulation_steps": 1,
         "gradient_clipping": learner.max_grad_norm if learner.zero_stage > 0 else 0.0,
         "zero_optimization": _zero(learner.zero_stage),
+        "zero_allow_untested_optimizer": True,
+        "steps_per_print": 2**31 - 1,
+        "wall_clock_breakdown": False,
+    }
+
+
+def trainer_deepspeed_config(stage: Literal[2, 3]) -> dict[str, Any]:
+    """What a Hugging Face trainer takes as ``deepspeed``; it fills "auto" from its arguments."""
+    zero = _zero(stage)
+    if stage == 3:  # the policy at the end is written from whole weights
+        zero["stage3_gather_16bit_weights_on_model_save"] = True
+    return {
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
+        "bf16": {"enabled": "auto"},
+        "zero_optimization": zero,
         "zero_allow_untested_optimizer": True,
         "steps_per_print": 2**31 - 1,
         "wall_clock_breakdown": False,

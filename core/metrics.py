@@ -130,6 +130,20 @@ METRICS: Mapping[str, str] = {
     },
     "perf/throughput": "tokens trained for each second of the step",
     "perf/total_num_tokens": "tokens of prompt plus response in the step",
+    # Offline training (SFT, DPO): TRL's names.
+    "loss": "loss of an offline step, on the responses' tokens",
+    "val/loss": "the same loss on the rows that are held out, at an epoch's end",
+    "epoch": "passes over the rows of offline training",
+    "mean_token_accuracy": "share of response tokens that the policy thinks most likely",
+    "val/mean_token_accuracy": "the same on the rows that are held out",
+    "rewards/chosen": "DPO: beta times log-ratio to the reference of chosen responses",
+    "rewards/rejected": "DPO: the same of rejected responses",
+    "rewards/accuracies": "DPO: share of pairs whose chosen response has the higher one",
+    "rewards/margins": "DPO: chosen minus rejected, mean",
+    "val/rewards/accuracies": "DPO: that share on the pairs that are held out",
+    "val/rewards/margins": "DPO: that margin on the pairs that are held out",
+    "logps/chosen": "DPO: log-prob of a chosen response, mean",
+    "logps/rejected": "DPO: log-prob of a rejected response, mean",
 }
 
 

@@ -2,9 +2,9 @@
 
 ``extends: other.yaml`` names a file relative to the one that says it, or a shipped recipe by its
 bare name (``extends: care``). Sections are merged key by key and the child wins; lists and plain
-values are replaced whole. A child's ``evolution`` that names a ``method`` replaces the parent's
-section: what another method has must not linger. Relative data paths are those of the file that
-names them. Importable without torch, vLLM or Ray.
+values are replaced whole. A child's ``evolution`` (or ``offline``) that names a ``method`` replaces
+the parent's section: what another method has must not linger. Relative data paths are those of
+the file that names them. Importable without torch, vLLM or Ray.
 """
 
 import difflib
@@ -19,6 +19,9 @@ from core.errors import ConfigError
 
 RECIPES = Path(__file__).parent / "configs"
 """The shipped recipes."""
+
+METHOD_SECTIONS = ("evolution", "offline")
+"""Sections whose keys depend on their ``method``."""
 
 _MAX_SHOWN = 120
 _MAX_CHAIN = 20
@@ -73,7 +76,7 @@ def _merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, An
     merged = dict(parent)
     for key, value in child.items():
         known = merged.get(key)
-        is_new_method = key == "evolution" and isinstance(value, dict) and "method" in value
+        is_new_method = key in METHOD_SECTIONS and isinstance(value, dict) and "method" in value
         if isinstance(known, dict) and isinstance(value, dict) and not is_new_method:
             merged[key] = _merged(known, value)
         else:

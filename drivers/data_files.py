@@ -38,6 +38,26 @@ class LoadedQueries:
     """sha256 of the file's bytes: tells on resume whether it is still the same data."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadedRows:
+    """The rows of one file, in file order, before anything is known about them."""
+
+    path: str
+    rows: tuple[Row, ...]
+    fingerprint: str
+    """sha256 of the file's bytes."""
+
+
+def load_rows(path: str | Path) -> LoadedRows:
+    """Return the rows of ``path``; raises ConfigError for a file that cannot be read at all."""
+    file = Path(path)
+    data = _bytes_of(file)
+    rows = _parquet_rows(file) if file.suffix.lower() == ".parquet" else list(_text_rows(data))
+    return LoadedRows(
+        path=str(file), rows=tuple(rows), fingerprint=hashlib.sha256(data).hexdigest()
+    )
+
+
 def load_queries(
     path: str | Path, *, strict: bool = True, stand_in: Rubric | None = None
 ) -> LoadedQueries:
@@ -45,9 +65,8 @@ def load_queries(
 
     ``stand_in`` is the rubric of rows that have none; without it they give no query.
     """
-    file = Path(path)
-    data = _bytes_of(file)
-    rows = _parquet_rows(file) if file.suffix.lower() == ".parquet" else list(_text_rows(data))
+    file, loaded = Path(path), load_rows(path)
+    rows = list(loaded.rows)
     if stand_in is not None:
         rows = [with_rubric(row, stand_in) for row in rows]
     read = read_rows(rows)
@@ -65,7 +84,7 @@ def load_queries(
         path=str(file),
         queries=read.queries,
         dropped=read.dropped,
-        fingerprint=hashlib.sha256(data).hexdigest(),
+        fingerprint=loaded.fingerprint,
     )
 
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from actors.chat_template import read_chat_template
-from core.config import RunConfig
+from core.config import PolicyConfig, RunConfig
 from core.config_evolution import RareEvolution
 from core.config_served import ServedModelConfig
 from core.errors import ConfigError
@@ -29,11 +29,11 @@ _POLICY_ALSO = "sampling.max_new_tokens"
 def missing(config: RunConfig, data: RunData) -> list[str]:
     """Return one sentence for each thing that the run needs and does not find."""
     return [
-        *_folder_problems(config),
+        *folder_problems(config.runs_dir, config.name),
         *_policy_problems(config),
-        *_template_problems(config),
+        *template_problems(config.policy),
         *_rollout_problems(config),
-        *_tracker_problems(config),
+        *tracker_problems(config.trackers),
         *_eval_problems(config),
         *_served_problems("judge", config.judge),
         *(_served_problems("writer", config.writer) if config.has_writer else []),
@@ -43,10 +43,10 @@ def missing(config: RunConfig, data: RunData) -> list[str]:
     ]
 
 
-def _folder_problems(config: RunConfig) -> list[str]:
+def folder_problems(runs_dir: str | None, name: str) -> list[str]:
     """Say why the run's folder cannot be written; nothing is made to find out."""
     try:
-        folder = runs_root(config.runs_dir) / config.name
+        folder = runs_root(runs_dir) / name
     except ConfigError as error:
         return [str(error)]
     existing = next(p for p in (folder, *folder.parents) if os.path.lexists(p))
@@ -61,11 +61,14 @@ def _folder_problems(config: RunConfig) -> list[str]:
 
 def _policy_problems(config: RunConfig) -> list[str]:
     policy = config.policy
-    return _model_problems("policy", policy.model, policy.max_model_len, _POLICY_ALSO)
+    return model_problems("policy", policy.model, policy.max_model_len, _POLICY_ALSO)
 
 
-def _model_problems(part: str, model: str, max_model_len: int, also: str) -> list[str]:
-    """Say what is wrong with a packaged model or a folder; of its own names only the hub knows."""
+def model_problems(part: str, model: str, max_model_len: int, also: str = "") -> list[str]:
+    """Say what is wrong with a packaged model or a folder; of its own names only the hub knows.
+
+    ``also`` is the key to lower with ``PART.max_model_len``, if there is one.
+    """
     if model.startswith(PREFIX):
         try:
             check_packaged(model)
@@ -90,6 +93,7 @@ def context_problems(config: RunConfig, folder: Path) -> list[str]:
 
 def _over_context(part: str, max_model_len: int, folder: Path, also: str) -> list[str]:
     key, path = f"{part}.max_model_len", folder / "config.json"
+    more = f" (and {also})" if also else ""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         context = content.get("max_position_embeddings")
@@ -98,13 +102,14 @@ def _over_context(part: str, max_model_len: int, folder: Path, also: str) -> lis
     if isinstance(context, int) and max_model_len > context:
         return [
             f"got {key}={max_model_len}, wanted at most the model's context of {context}: "
-            f"lower {key} (and {also})"
+            f"lower {key}{more}"
         ]
     return []
 
 
-def _template_problems(config: RunConfig) -> list[str]:
-    given = config.policy.chat_template
+def template_problems(policy: PolicyConfig) -> list[str]:
+    """Say why the chat template that the config gives cannot be read."""
+    given = policy.chat_template
     if given is None:
         return []
     try:
@@ -126,11 +131,12 @@ def _rollout_problems(config: RunConfig) -> list[str]:
     return problems
 
 
-def _tracker_problems(config: RunConfig) -> list[str]:
+def tracker_problems(trackers: Sequence[str]) -> list[str]:
+    """Say which trackers are not installed."""
     return [
         f"got tracker {name!r}, which is not installed: run `pip install {name}`, or take it out "
         "of trackers"
-        for name in config.trackers
+        for name in trackers
         if find_spec(name) is None
     ]
 
@@ -156,7 +162,7 @@ def _served_problems(part: str, config: ServedModelConfig) -> list[str]:
         ]
     if config.backend != "vllm":
         return []
-    return _model_problems(part, config.model, config.max_model_len, f"{part}.max_tokens")
+    return model_problems(part, config.model, config.max_model_len, f"{part}.max_tokens")
 
 
 def _reference_problems(config: RunConfig) -> list[str]:
