@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.config import RunConfig
-from drivers.config_file import load_config
+from core.config_offline import OfflineConfig
+from drivers.config_file import load_config, load_offline_config
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "drivers" / "configs"
-RECIPES = sorted(p.stem for p in CONFIGS.glob("*.yaml"))
+OFFLINE = ("dpo_rlcf", "sft_anchor", "sft_scripts")
+"""Recipes of `ratchet offline`; all others are of `ratchet train`."""
+RECIPES = sorted({p.stem for p in CONFIGS.glob("*.yaml")} - set(OFFLINE))
 BASES = ("care", "rare_negative", "rler", "online_rubrics", "mpo", "ratchet")
 """Recipes that stand alone; all others extend one of them."""
 
@@ -79,3 +82,7 @@ POLARITY = {
 
 def recipe(name: str) -> RunConfig:
     return load_config(str(CONFIGS / f"{name}.yaml"))
+
+
+def offline_recipe(name: str) -> OfflineConfig:
+    return load_offline_config(str(CONFIGS / f"{name}.yaml"))

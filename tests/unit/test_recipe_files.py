@@ -8,9 +8,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from drivers.config_file import dump_config, load_config
+from drivers import offline
+from drivers.config_file import dump_config, load_config, load_offline_config
 from drivers.train import main
-from tests.unit.paper_recipes import BASES, CONFIGS, PAPER, RECIPES, ROOT, recipe
+from tests.unit.paper_recipes import (
+    BASES,
+    CONFIGS,
+    OFFLINE,
+    PAPER,
+    RECIPES,
+    ROOT,
+    offline_recipe,
+    recipe,
+)
 
 
 # ------------------------------------------------------------------ what a person sees
@@ -27,6 +37,25 @@ def test_the_dry_run_of_a_recipe_ends_well_and_says_what_is_missing(
         assert missing == ["nothing"]
     else:
         assert recipe(name).data.train in "\n".join(missing)
+
+
+@pytest.mark.parametrize("name", OFFLINE)
+def test_the_dry_run_of_an_offline_recipe_says_what_is_missing(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert offline.main(["--config", name, "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert f"name: {name}\n" in shown
+    assert offline_recipe(name).data.train in shown.split("# missing\n")[1]
+
+
+@pytest.mark.parametrize("name", OFFLINE)
+def test_an_offline_recipe_is_refused_by_train_which_says_what_to_use(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--config", name, "--dry-run"]) == 2
+    assert f"use `ratchet offline --config {name}`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["care_adaptive_no_veto", "rare_task"])
@@ -81,6 +110,13 @@ def test_a_resolved_recipe_can_be_given_again(name: str, tmp_path: Path) -> None
     assert load_config(str(path)) == recipe(name)
 
 
+@pytest.mark.parametrize("name", OFFLINE)
+def test_a_resolved_offline_recipe_can_be_given_again(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(dump_config(offline_recipe(name)))
+    assert load_offline_config(str(path)) == offline_recipe(name)
+
+
 @pytest.mark.parametrize("name", [n for n in RECIPES if n not in (*BASES, "quickstart")])
 def test_a_derived_recipe_states_only_what_differs(name: str) -> None:
     tree = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text())
@@ -111,7 +147,7 @@ def _at(tree: object, path: tuple[str, ...]) -> object:
     return tree
 
 
-@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize("name", [*PAPER, *OFFLINE])
 def test_every_value_of_a_recipe_names_its_source(name: str) -> None:
     bare = []
     for line in (CONFIGS / f"{name}.yaml").read_text().splitlines():
@@ -148,14 +184,16 @@ def test_recipes_that_stand_alone_set_every_value_that_decides_a_result() -> Non
 def test_the_table_of_methods_names_every_recipe(file: str) -> None:
     text = (ROOT / file).read_text()
     assert [n for n in PAPER if f"--config {n}`" not in text] == []
+    if file != "README.md":
+        assert [n for n in OFFLINE if f"offline --config {n}`" not in text] == []
 
 
 @pytest.mark.parametrize("file", ["README.md", "docs/methods.md", *(
-    f"drivers/configs/{name}.yaml" for name in RECIPES
+    f"drivers/configs/{name}.yaml" for name in (*RECIPES, *OFFLINE)
 )])  # fmt: skip
 def test_every_command_in_the_texts_names_a_recipe_that_exists(file: str) -> None:
     text = (ROOT / file).read_text()
     named = re.findall(r"--config\s+([\w./]+)", text)
     own = {"my_run.yaml", "NAME"}
-    unknown = {n for n in named if Path(n).stem not in RECIPES and n not in own}
+    unknown = {n for n in named if Path(n).stem not in (*RECIPES, *OFFLINE) and n not in own}
     assert unknown == set()

@@ -12,9 +12,18 @@ from core.config_evolution import (
     StaticEvolution,
     rubric_scope,
 )
+from core.config_offline import DpoMethod, SftMethod
 from core.evolution.mpo import mpo_steps
 from core.evolution.rare_task import revision_steps
-from tests.unit.paper_recipes import CARE_SWITCHES, PAPER, POLARITY, RECIPES, Expected, recipe
+from tests.unit.paper_recipes import (
+    CARE_SWITCHES,
+    PAPER,
+    POLARITY,
+    RECIPES,
+    Expected,
+    offline_recipe,
+    recipe,
+)
 
 
 def test_every_recipe_stands_in_the_table_and_the_other_way_round() -> None:
@@ -185,3 +194,34 @@ def test_ratchet_has_every_gate_the_triggers_a_reference_judge_and_a_budget() ->
     assert config.reference_judge is not None
     assert config.reference_judge.model != config.judge.model
     assert config.budget.tokens is not None
+
+
+# ------------------------------------------------------------------ offline baselines
+def test_sft_on_scripts_has_the_settings_of_rare() -> None:
+    config = offline_recipe("sft_scripts")
+    learner = config.learner
+    assert isinstance(config.offline, SftMethod)
+    assert config.offline.target == "script"
+    assert config.policy.model == "Qwen/Qwen3-4B-Instruct-2507"
+    assert (config.loop.epochs, learner.batch_size, config.policy.max_model_len) == (3, 32, 8192)
+    assert (learner.lr, learner.schedule, learner.min_lr_frac) == (1e-5, "cosine", 0.0)
+    assert learner.warmup_frac == 0.03
+    assert config.data.val_frac > 0  # a validation loss
+
+
+def test_sft_on_anchors_trains_on_the_data_of_care() -> None:
+    config, care = offline_recipe("sft_anchor"), recipe("care")
+    assert isinstance(config.offline, SftMethod)
+    assert config.offline.target == "anchor"
+    assert config.data.train == care.data.train
+    assert config.policy.model == care.policy.model
+    assert config.policy.max_model_len == care.policy.max_model_len
+
+
+def test_dpo_has_the_settings_of_rlcf() -> None:
+    config = offline_recipe("dpo_rlcf")
+    learner = config.learner
+    assert isinstance(config.offline, DpoMethod)
+    assert config.offline.beta == 0.1
+    assert (learner.lr, learner.min_lr_frac, learner.schedule) == (3e-6, 0.75, "cosine")
+    assert (config.loop.epochs, learner.batch_size, config.policy.max_model_len) == (2, 1024, 2048)
