@@ -50,9 +50,10 @@ def is_finished(config: OfflineConfig, files: RunFiles, data: OfflineData) -> bo
     """
     if config.fresh or not files.config.is_file():
         return False
-    _check_same(config, files)
+    began = _recorded(files)
     if not files.summary.is_file():
         return False
+    _check_same(config, began)
     try:
         recorded = json.loads(files.summary.read_bytes())["data_fingerprint"]
     except (ValueError, KeyError, TypeError):
@@ -65,9 +66,10 @@ def begin(config: OfflineConfig, files: RunFiles, data: OfflineData) -> Start:
     """Take the files back to the newest whole checkpoint; the caller holds the lock."""
     if config.fresh:
         files.clear()
-    elif files.config.is_file():
-        _check_same(config, files)
+    began = _recorded(files) if files.config.is_file() else None
     start = _newest(files.checkpoints, data)
+    if began is not None and start.checkpoint is not None:
+        _check_same(config, began)
     shutil.rmtree(files.policy, ignore_errors=True)
     files.write_config(dump_config(config))
     files.truncate_after(start.step if start.checkpoint else -1)  # step 0 has a line of its own
@@ -150,9 +152,8 @@ def _check_data(recorded: object, data: OfflineData) -> None:
         )
 
 
-def _check_same(config: OfflineConfig, files: RunFiles) -> None:
+def _check_same(config: OfflineConfig, began: OfflineConfig) -> None:
     """Refuse to go on with a run that began with other settings."""
-    began = _recorded(files)
     was, now = _flat(began.model_dump(mode="json")), _flat(config.model_dump(mode="json"))
     changed = [k for k in {**was, **now} if k not in _FREE and was.get(k) != now.get(k)]
     if changed:

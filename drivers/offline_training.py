@@ -121,20 +121,14 @@ def save_policy(trainer: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) 
 
 def turn_end_id(tokenizer: PreTrainedTokenizerBase) -> int | None:
     """Return the special token by which the chat template ends an answer; None if it has none."""
-    asked = [{"role": "user", "content": "a"}]
-    answered = [*asked, {"role": "assistant", "content": "b"}]
-    prompt, whole = (
-        cast(
-            "list[int]",
-            tokenizer.apply_chat_template(
-                messages, add_generation_prompt=is_prompt, tokenize=True, return_dict=False
-            ),
-        )
-        for messages, is_prompt in ((asked, True), (answered, False))
+    answer = "the answer itself"
+    rendered = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "a"}, {"role": "assistant", "content": answer}],
+        tokenize=False,
     )
-    shared = next((i for i, (a, b) in enumerate(zip(prompt, whole, strict=False)) if a != b), None)
-    answer = whole[len(prompt) if shared is None else shared :]
-    return next((i for i in answer if i in tokenizer.all_special_ids), None)
+    after = str(rendered).rpartition(answer)[2]
+    ids = tokenizer(after, add_special_tokens=False)["input_ids"]
+    return next((i for i in cast("list[int]", ids) if i in tokenizer.all_special_ids), None)
 
 
 # ------------------------------------------------------------------ TRL's trainer

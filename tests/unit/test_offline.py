@@ -3,81 +3,27 @@
 No torch: a model is a folder with the files that are looked at.
 """
 
-import json
 import subprocess
 import sys
 import types
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from core.config_offline import OfflineConfig
 from core.deepspeed_config import trainer_deepspeed_config
 from core.errors import ConfigError
 from drivers import offline, offline_plan
-from drivers.config_file import load_offline_config
 from drivers.offline_data import load_offline_data, trl_row
-from drivers.offline_run import Start, begin, finish, is_finished, mark_whole, summary_of
-from drivers.run_files import RunFiles
+from tests.unit.offline_rig import anchors, config_of, scripts, small_command, write_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
-def scripts(number: int) -> list[dict[str, Any]]:
-    return [
-        {"id": f"s{i}", "prompt": f"Scene {i}.", "response": f"S0{i}", "stem": f"video_{i // 2}"}
-        for i in range(number)
-    ]
-
-
-def anchors(number: int) -> list[dict[str, Any]]:
-    """Queries; every third one has no anchor."""
-    return [
-        {
-            "id": f"q{i}",
-            "messages": [{"role": "user", "content": f"Say {i}."}],
-            "rubric": [{"id": "c", "text": "It says it."}],
-            **({} if i % 3 == 2 else {"anchor": {"model": "m", "response": f"{i}"}}),
-        }
-        for i in range(number)
-    ]
-
-
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text('{"max_position_embeddings": 512}')
-    (folder / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
-    return folder
-
-
-@pytest.fixture
-def command(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The arguments of a small run on 12 scripts."""
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The arguments of a small run; TRL need not be there."""
     monkeypatch.setattr(offline_plan, "find_spec", lambda name: object())
-    data = write_rows(tmp_path / "rows.jsonl", scripts(12))
-    return [
-        "--config",
-        "sft_scripts",
-        f"data.train={data}",
-        f"policy.model={model}",
-        "policy.max_model_len=64",
-        f"runs_dir={tmp_path / 'runs'}",
-        "learner.batch_size=4",
-        "learner.deepspeed=null",
-        "data.val_frac=0.2",
-    ]
-
-
-def config_of(command: list[str], *more: str) -> OfflineConfig:
-    return load_offline_config(command[1], [*command[2:], *more])
+    return small_command(tmp_path)
 
 
 # ------------------------------------------------------------------ config
@@ -252,9 +198,9 @@ def test_a_dry_run_names_everything_that_is_missing(
 
 
 def test_a_base_model_without_a_chat_template_is_refused_before_anything_is_written(
-    command: list[str], model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (model / "tokenizer_config.json").write_text("{}")
+    (tmp_path / "model" / "tokenizer_config.json").write_text("{}")
     assert offline.main(command) == 2
     assert "without a chat template, wanted one: set policy.chat_template" in (
         capsys.readouterr().err
@@ -279,110 +225,3 @@ def test_the_word_pairs_goes_to_the_command_that_makes_pairs(
     monkeypatch.setitem(sys.modules, "drivers.offline_pairs", module)
     assert offline.main(["pairs", "build", "--out", "x"]) == 7
     assert given == [["build", "--out", "x"]]
-
-
-# ------------------------------------------------------------------ resuming
-def folder_of(config: OfflineConfig) -> RunFiles:
-    return RunFiles(Path(str(config.runs_dir)) / config.name)
-
-
-def checkpoint(files: RunFiles, step: int, fingerprint: str = "", *, is_whole: bool = True) -> Path:
-    folder = files.checkpoints / f"checkpoint-{step}"
-    folder.mkdir(parents=True)
-    (folder / "trainer_state.json").write_text("{}")
-    if is_whole:
-        mark_whole(folder, step, 10.0 * step, fingerprint)
-    return folder
-
-
-def test_a_run_goes_on_from_the_newest_whole_checkpoint_and_forgets_what_came_after(
-    command: list[str],
-) -> None:
-    config = config_of(command)
-    files, data = folder_of(config), load_offline_data(config)
-    assert begin(config, files, data) == Start()
-    for step in (0, 1, 2, 3, 4):
-        files.write_step(step, step, {"loss": float(step)})
-    whole, cut = checkpoint(files, 2, data.fingerprint), checkpoint(files, 4, is_whole=False)
-    assert begin(config, files, data) == Start(checkpoint=str(whole), step=2, wall_s=20.0)
-    assert not cut.exists()
-    steps = [json.loads(line)["step"] for line in files.metrics.read_text().splitlines()]
-    assert steps == [0, 1, 2]
-
-
-def test_fresh_starts_over(command: list[str]) -> None:
-    config = config_of(command)
-    files, data = folder_of(config), load_offline_data(config)
-    begin(config, files, data)
-    whole = checkpoint(files, 2, data.fingerprint)
-    files.write_step(1, 1, {"loss": 1.0})
-    assert begin(config_of(command, "fresh=true", "seed=4"), files, data) == Start()
-    assert not whole.exists()
-    assert not files.metrics.read_bytes()
-
-
-def test_a_finished_run_says_so_and_other_settings_or_rows_are_refused(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = config_of(command)
-    files, data = folder_of(config), load_offline_data(config)
-    begin(config, files, data)
-    assert not is_finished(config, files, data)
-    finish(config, files, data, {"wall_s": 1.0})
-    assert offline.main(command) == 0
-    assert "is finished" in capsys.readouterr().out
-    assert offline.main([*command, "trackers=[]", "loop.keep_checkpoints=9"]) == 0
-    assert offline.main([*command, "learner.lr=1", "loop.epochs=9"]) == 2
-    assert "got learner.lr=1.0 for a run that began with 1e-05 (and 1 more" in (
-        capsys.readouterr().err
-    )
-    write_rows(tmp_path / "rows.jsonl", scripts(14))
-    assert offline.main(command) == 2
-    assert "got other rows in data.train" in capsys.readouterr().err
-
-
-def test_a_checkpoint_of_other_rows_is_not_gone_on_from(command: list[str]) -> None:
-    config = config_of(command)
-    files, data = folder_of(config), load_offline_data(config)
-    checkpoint(files, 2, "another")
-    with pytest.raises(ConfigError, match="got other rows"):
-        begin(config, files, data)
-
-
-def test_the_folder_of_a_run_with_rollouts_is_refused(
-    command: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = folder_of(config_of(command))
-    files.write_config("name: sft_scripts\nloop: {steps: 3}\n")
-    assert offline.main(command) == 2
-    assert "holds another kind of run" in capsys.readouterr().err
-
-
-def test_a_run_that_another_process_writes_is_refused(
-    command: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = folder_of(config_of(command))
-    with files.lock():
-        assert offline.main(command) == 2
-    assert "wanted one driver a run" in capsys.readouterr().err
-
-
-def test_the_summary_adds_up_the_metrics_and_leaves_out_what_is_not_there() -> None:
-    rows = [
-        {"step": 0, "val/loss": 3.0},
-        {"step": 1, "loss": 2.0, "timing_s/step": 1.0},
-        {"step": 2, "loss": 1.0, "timing_s/step": 3.0, "val/loss": 1.5},
-        {"step": 3, "loss": 0.0, "timing_s/step": 2.0, "val/loss": 2.5},
-    ]
-    assert summary_of(rows) == {
-        "steps": 3,
-        "step_s_mean": 2.0,
-        "loss_first5": 1.0,
-        "loss_last5": 1.0,
-        "val_loss_first": 3.0,
-        "val_loss_last": 2.5,
-        "val_loss_best": 1.5,
-        "val_loss_best_step": 2,
-    }
-    assert summary_of([])["val_loss_best"] is None
-    assert summary_of([])["loss_first5"] is None
