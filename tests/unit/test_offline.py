@@ -174,7 +174,7 @@ def test_the_dry_run_loads_no_torch_and_counts_rows_tokens_and_steps(command: li
     )
     assert done.returncode == 0, done.stderr
     assert "heavy []" in done.stdout
-    assert "training: 10 rows of 5 prompts or source groups, roughly 20 tokens" in done.stdout
+    assert "training: 10 rows of 5 prompts or source groups, roughly 22 tokens" in done.stdout
     assert "validation: 2 rows of 1 prompts" in done.stdout
     assert "steps: 9 (3 epochs of 4 rows a step)" in done.stdout
 

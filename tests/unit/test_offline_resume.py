@@ -57,7 +57,7 @@ def test_fresh_starts_over(command: list[str]) -> None:
     files.write_step(1, 1, {"loss": 1.0})
     assert begin(config_of(command, "fresh=true", "seed=4"), files, data) == Start()
     assert not whole.exists()
-    assert not files.metrics.read_bytes()
+    assert not files.metrics.exists()
 
 
 def test_a_finished_run_says_so_and_other_settings_or_rows_are_refused(
