@@ -115,6 +115,8 @@ def save_policy(trainer: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) 
     shutil.rmtree(partial, ignore_errors=True)
     model.save_pretrained(partial, state_dict=state)
     tokenizer.save_pretrained(partial)
+    for path in partial.iterdir():  # safetensors writes files that only their owner can read
+        path.chmod(0o644)
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(partial, folder)
 
@@ -284,8 +286,25 @@ def _trackers(config: OfflineConfig, files: RunFiles, start: Start) -> Trackers:
     )
 
 
+class _Once(logging.Filter):
+    """Lets one message of a kind through: TRL repeats its notes for every row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = str(record.msg)[:80]
+        is_new = kind not in self._seen
+        self._seen.add(kind)
+        return is_new
+
+
 def _quiet() -> None:
-    """Progress bars of the libraries on a terminal only."""
+    """Progress bars of the libraries on a terminal only, and each of their notes once."""
+    for name in ("trl.trainer.sft_trainer", "trl.trainer.dpo_trainer"):
+        logging.getLogger(name).addFilter(_Once())
+    logging.getLogger("accelerate").setLevel(logging.ERROR)
     if not sys.stderr.isatty():
         from datasets import disable_progress_bars  # pyright: ignore[reportMissingImports]
         from transformers.utils import logging as hf_logging

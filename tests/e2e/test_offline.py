@@ -13,9 +13,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from core.offline_rows import Demonstration
 from drivers import offline, offline_recorder
+from drivers.config_file import load_offline_config
+from drivers.offline_data import load_offline_data
 from drivers.offline_signals import StopSignals
 from tests.tiny_policy import write_tiny_policy
 
@@ -76,6 +80,22 @@ def weights(folder: Path, name: str) -> dict[str, torch.Tensor]:
     return policy.state_dict()
 
 
+def response_loss(model: str, folder: Path) -> float:
+    """Mean loss over the tokens of the held-out responses and of the ends of their turns."""
+    policy = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    config = load_offline_config("sft_scripts", command(folder, model, "sft", "x")[2:])
+    losses: list[torch.Tensor] = []
+    for example in load_offline_data(config).val:
+        assert isinstance(example, Demonstration)
+        asked = f"user {example.prompt[0].content} <eos> assistant "
+        prompt, answer = (tokenizer(t)["input_ids"] for t in (asked, f"{example.response} <eos>"))
+        with torch.no_grad():
+            logits = policy(torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 : -1]
+        losses += [*cross_entropy(logits, torch.tensor(answer), reduction="none")]
+    return float(torch.stack(losses).mean())
+
+
 def assert_same_weights(folder: Path, one: str, other: str) -> None:
     first, second = weights(folder, one), weights(folder, other)
     assert first.keys() == second.keys()
@@ -89,6 +109,7 @@ def test_sft_is_stopped_by_a_signal_amid_an_epoch_and_ends_as_if_it_had_not_been
     whole = lines(tmp_path, "whole")
     assert [row["step"] for row in whole] == [0, 1, 2, 3, 4]
     assert ["val/loss" in row for row in whole] == [True, False, True, False, True]
+    assert whole[0]["val/loss"] == pytest.approx(response_loss(model, tmp_path), rel=1e-4)
     assert whole[-1]["loss"] < whole[1]["loss"]
     rates = [LR * (0.5 + 0.25 * (1 + math.cos(math.pi * s / 4))) for s in range(4)]
     assert [row["actor/lr"] for row in whole[1:]] == pytest.approx(rates)
