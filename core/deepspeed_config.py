@@ -30,7 +30,6 @@ def trainer_deepspeed_config(stage: Literal[2, 3]) -> dict[str, Any]:
     if stage == 3:  # the policy at the end is written from whole weights
         zero["stage3_gather_16bit_weights_on_model_save"] = True
     return {
-        "train_batch_size": "auto",
         "train_micro_batch_size_per_gpu": "auto",
         "gradient_accumulation_steps": "auto",
         "gradient_clipping": "auto",

@@ -9,6 +9,7 @@ template renders them, rows longer than ``policy.max_model_len`` lose their end.
 import logging
 import os
 import shutil
+import socket
 import sys
 import time
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any, Literal, cast
 
 import torch
 from transformers import PreTrainedTokenizerBase
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
 from actors.chat_template import policy_tokenizer
 from core.config_offline import DpoMethod, OfflineConfig, OfflineLearnerConfig
@@ -57,7 +59,8 @@ def train(
     the first step, RunStopped for a loss that is no number.
     """
     _quiet()
-    _check_devices(config)
+    _check_devices()
+    _join_alone(config)
     model = os.path.expanduser(resolve_model(config.policy.model))
     tokenizer = policy_tokenizer(
         model,
@@ -98,12 +101,12 @@ def save_policy(trainer: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) 
 
     Every process must call it: under ZeRO-3 each holds a part of the weights.
     """
-    is_deepspeed = trainer.is_deepspeed_enabled
-    state = trainer.accelerator.get_state_dict(trainer.model_wrapped) if is_deepspeed else None
+    is_parted = is_deepspeed_zero3_enabled()
+    state = trainer.accelerator.get_state_dict(trainer.model_wrapped) if is_parted else None
     if not trainer.is_world_process_zero():
         return
     model = trainer.accelerator.unwrap_model(trainer.model)
-    if not is_deepspeed:
+    if not is_parted:  # else whole weights are there as bf16 already
         model.to(torch.bfloat16)
     model.config.use_cache = True  # gradient checkpointing turns it off
     end = turn_end_id(tokenizer)
@@ -235,7 +238,7 @@ def _shared(start: Start | None) -> Start:
 
 
 # ------------------------------------------------------------------ checks
-def _check_devices(config: OfflineConfig) -> None:
+def _check_devices() -> None:
     found = torch.cuda.device_count()
     if found > 1 and num_processes() == 1:
         raise ConfigError(
@@ -243,11 +246,22 @@ def _check_devices(config: OfflineConfig) -> None:
             f"launch --num_processes {found} -m drivers.offline ...`, or choose one GPU by "
             "CUDA_VISIBLE_DEVICES=0"
         )
-    if found == 0 and config.learner.deepspeed is not None:
-        raise ConfigError(
-            f"got learner.deepspeed={config.learner.deepspeed} without a GPU, wanted "
-            "learner.deepspeed=null: on CPU the trainer runs without DeepSpeed"
-        )
+
+
+def _join_alone(config: OfflineConfig) -> None:
+    """Let DeepSpeed start in a process that no launcher started: it wants a group, of one."""
+    if config.learner.deepspeed is None or "WORLD_SIZE" in os.environ:
+        return
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    os.environ.update(
+        RANK="0",
+        LOCAL_RANK="0",
+        WORLD_SIZE="1",
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port),
+    )
 
 
 def _check_lengths(config: OfflineConfig, trainer: Any, data: OfflineData) -> tuple[int, int]:
