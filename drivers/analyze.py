@@ -24,6 +24,7 @@ from drivers.analyze_models import Roles
 from drivers.analyze_parser import ROLES, analyze_parser
 from drivers.analyze_read import AnalysedRun, MetaKeys, read_run
 from drivers.analyze_text import result_text
+from drivers.extras import need_extra
 from drivers.jsonl_files import read_rows
 from drivers.model_options import model_config
 from drivers.reading_command import exit_code
@@ -98,6 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _analyze(args: argparse.Namespace) -> int:
+    need_extra("eval")
     asked = _asked(args.what)
     wanted = asked or NAMES
     roles = _roles(args)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from core.errors import ConfigError, RunStopped
+from drivers.extras import need_extra
 from drivers.model_options import add_model_options
 from drivers.reading_command import exit_code
 from drivers.rubrics_text import shown
@@ -57,6 +58,7 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _validate(args: argparse.Namespace) -> int:
+    need_extra("eval")
     from drivers.anchors_validate import validate
 
     return validate(args)
@@ -71,6 +73,7 @@ def _sheets(args: argparse.Namespace) -> int:
 
 
 def _labels(args: argparse.Namespace) -> int:
+    need_extra("eval")
     from drivers.anchors_sheets import labels
 
     return labels(args)

@@ -26,6 +26,7 @@ from drivers.benchmark_registry import BENCHMARKS, build_benchmark
 from drivers.evaluate_result import claim_folder, scores_table, trajectory_table, write_result
 from drivers.evaluate_targets import Target, ready_model, run_targets
 from drivers.evaluate_tasks import Answered, TaskRunner
+from drivers.extras import need_extra
 from drivers.jsonl_files import read_rows
 from drivers.model_options import add_model_options, model_config
 from drivers.reading_command import exit_code
@@ -72,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _evaluate(args: argparse.Namespace) -> int:
+    need_extra("eval")
     plan = _plan(args)
     run = RunFiles(args.run) if args.run else None
     targets = _targets(args, run)

@@ -18,6 +18,7 @@ from core.benchmarks.task_values import stratum, task_value
 from core.errors import ConfigError
 from core.rows import Row
 from drivers.evaluate_result import IDENTITY, SCORES, read_outcomes, scores_table
+from drivers.extras import need_extra
 from drivers.reading_command import exit_code
 from drivers.run_files import write_json
 
@@ -47,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
+    need_extra("eval")
     folders = [*args.a, *args.against]
     benchmark = _benchmark_of(folders)
     result = compared(benchmark, args.a, args.against)

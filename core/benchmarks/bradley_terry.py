@@ -10,7 +10,7 @@ is known by its Newton steps, which do not vanish as those towards an optimum do
 K: rows, P: coefficients, R: replicates.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +34,7 @@ def optimum(design_KP: "Array", counts_K: "Array", wins_K: "Array") -> "Array | 
     ``counts_K``: battles of each row; ``wins_K``: the sum of their scores, 0 to the count.
     """
     import numpy as np
-    from scipy.optimize import minimize  # pyright: ignore[reportUnknownVariableType]
+    from scipy.optimize import minimize  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
     def loss(coefs_P: "Array") -> float:
         logits_K = design_KP @ coefs_P
@@ -54,7 +54,7 @@ def optimum(design_KP: "Array", counts_K: "Array", wins_K: "Array") -> "Array | 
         hess=curvature,
         options={"gtol": 1e-8 * max(1.0, float(counts_K.sum())), "maxiter": 500},
     )
-    near_P: Array = np.asarray(found.x, dtype=np.float64)
+    near_P: Array = np.asarray(cast("Any", found).x, dtype=np.float64)
     coefs_P = optima(design_KP, counts_K[None], wins_K[None], near_P)[0]
     return None if bool(np.isnan(coefs_P).any()) else coefs_P
 
@@ -88,7 +88,8 @@ def _newton(design_KP: "Array", counts_RK: "Array", wins_RK: "Array", start_P: "
         slopes = _slopes(design_KP, counts, wins_RK[is_open_R], coefs)
         curvatures = _curvatures(design_KP, counts, coefs)
         curvatures += ridge_R[is_open_R, None, None] * np.eye(num_coefs)
-        steps = np.linalg.solve(curvatures, slopes[..., None])[..., 0]
+        solved = cast("Array", np.linalg.solve(curvatures, slopes[..., None]))
+        steps: Array = solved[..., 0]
         sizes = np.abs(steps).max(axis=1)
         coefs_RP[is_open_R] -= steps * np.minimum(1.0, _MAX_STEP / np.maximum(sizes, 1.0))[:, None]
         is_open_R[is_open_R] = sizes >= _STEP_AT_OPTIMUM

@@ -116,7 +116,9 @@ class Pairwise:
     def outcome(self, task: Task, answer: str, replies: Replies) -> Row:
         """Return the verdict for the policy, and what each pass said."""
         passes = {key: read_game(replies.get(key, ())) for key in self._passes(task, replies)}
-        verdicts = [self._verdict(task, key, game) for key, game in passes.items()]
+        verdicts: list[Verdict | None] = [
+            self._verdict(task, key, game) for key, game in passes.items()
+        ]
         return {
             "id": task.id,
             "task": task.row["task"],
@@ -271,11 +273,11 @@ def _task(query: Query, opponent: str, response: str) -> Task:
 
 def _majority(verdicts: Sequence[Verdict | None]) -> Verdict | None:
     """Return the verdict of one, two or three passes; None when one of them is missing."""
-    known = [v for v in verdicts if v is not None]
+    known: list[Verdict] = [v for v in verdicts if v is not None]
     if len(known) < len(verdicts):
         return None
-    verdict, count = Counter(known).most_common(1)[0]
-    return verdict if len(verdicts) == 1 or count > 1 else "tie"
+    verdict = max(known, key=known.count)
+    return verdict if len(verdicts) == 1 or known.count(verdict) > 1 else "tie"
 
 
 def _opponents(outcomes: Sequence[Row]) -> str:

@@ -13,7 +13,7 @@ SHARED = TESTS.parents[1] / "shared" / "data"
 
 
 def jsonl(path: Path) -> list[Row]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
 def files(*names: str, folder: Path = FIXTURES) -> dict[str, list[Row]]:
