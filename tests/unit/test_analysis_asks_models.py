@@ -66,7 +66,7 @@ def test_a_call_that_fails_is_missing_and_asked_again_by_the_next_command(
     answer = {"reason": "r", "category": "motivation", "dimension": "narrative_coherence"}
 
     def refuse_first(body: dict[str, Any], number: int) -> Reply:
-        return Reply(status=400) if number == 0 else Reply(text=json.dumps(answer))
+        return Reply(status=401) if number == 0 else Reply(text=json.dumps(answer))
 
     with StubOpenAI(refuse_first) as stub:
         assert analyse(rare, "categories", *model("judge", stub))["missing"] == 1
