@@ -21,7 +21,7 @@ from core.grading.reply_text import without_reasoning
 from core.grading.schema import closed_object
 from core.model_calls import ModelCall, Sampling, user_call
 from core.query import Message, Query
-from core.records import Completion
+from core.records import PASSING, Completion
 from core.rubric import Criterion, Rubric
 from core.seeded_rank import seeded_rank
 from core.templates import fenced, fill, json_text
@@ -31,9 +31,6 @@ ASPECTS: tuple[Aspect, ...] = ("rubric", "hallucination", "safety")
 
 PairOutcome = Literal["both_accept", "disagree", "both_reject", "unread"]
 PAIR_OUTCOMES: tuple[PairOutcome, ...] = ("both_accept", "disagree", "both_reject", "unread")
-
-_NO_REPLY_YET = ("timeout", "unavailable")
-"""Failures that another try later can mend."""
 
 _BAD_REQUEST = re.compile(r"HTTP (?:400|413|422)\b")
 """An endpoint that answered, and will answer this call in no other way."""
@@ -104,7 +101,7 @@ def anchor_text(reply: Completion) -> str | Unread:
 def _no_reply(reply: Completion) -> Unread:
     return Unread(
         problem=f"{reply.failure}: {reply.detail}"[:300],
-        is_temporary=reply.failure in _NO_REPLY_YET and not _BAD_REQUEST.match(reply.detail),
+        is_temporary=reply.failure in PASSING and not _BAD_REQUEST.match(reply.detail),
     )
 
 

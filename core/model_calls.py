@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from core.config_served import ServedModelConfig
 from core.query import Message
 
 
@@ -36,6 +37,11 @@ class ModelCall:
     sampling: Sampling = Sampling()
     schema: dict[str, Any] | None = None
     """JSON schema of the reply, where the backend can enforce one."""
+
+
+def sampling_of(config: ServedModelConfig) -> Sampling:
+    """Return how a model's config says to sample."""
+    return Sampling(temperature=config.temperature, max_tokens=config.max_tokens, seed=config.seed)
 
 
 def user_call(

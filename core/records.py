@@ -27,6 +27,8 @@ FailureKind = Literal[
     "unavailable",  # the backend could not be reached, or its retries are used up
     "undecidable",  # no rule in code can decide this criterion
 ]
+PASSING: tuple[FailureKind, ...] = ("timeout", "unavailable")
+"""Failures of the way to a model, which the same call may not meet later."""
 
 Branch = Literal["adaptive", "chase", "replacement", "task", "pool", "rollback"]
 EditStatus = Literal["accepted", "refused", "noop", "failed", "waiting"]

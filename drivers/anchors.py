@@ -7,15 +7,12 @@ done, 1 when calls were not answered and the same command can complete it, 2 for
 """
 
 import argparse
-import signal
-import sys
 from collections.abc import Callable, Sequence
 
-from core.errors import ConfigError, RunStopped
+from drivers.asking_command import ended
 from drivers.extras import need_extra
 from drivers.model_options import add_model_options
 from drivers.reading_command import exit_code
-from drivers.rubrics_text import shown
 
 _EXAMPLES = """examples:
   ratchet anchors build queries.jsonl --out anchors --writer gpt-4.1 --dry-run
@@ -32,22 +29,7 @@ _EXAMPLES = """examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     args = _parser().parse_args(argv)
-    try:
-        return _COMMANDS[args.command](args)
-    except ConfigError as error:
-        return _ended(2, f"error: {error}")
-    except (RunStopped, TimeoutError) as error:
-        return _ended(1, f"stopped: {error}")
-    except OSError as error:
-        what = f"got {error.strerror} ({error.filename or 'while writing'})"
-        return _ended(1, f"stopped: {what}, wanted files that can be read and written")
-    except KeyboardInterrupt:
-        return _ended(128 + signal.SIGINT, "stopped: the same command goes on from here")
-
-
-def _ended(code: int, message: str) -> int:
-    sys.stderr.write(shown(message) + "\n")
-    return code
+    return ended(lambda: _COMMANDS[args.command](args))
 
 
 # ------------------------------------------------------------------ commands

@@ -15,10 +15,11 @@ from core.anchors import Unread, anchor_call, anchor_text, is_cut, roomier
 from core.config_served import ServedModelConfig
 from core.errors import ConfigError
 from core.formats.native import native_row
+from core.model_calls import sampling_of
 from core.query import Anchor, Query
 from core.rows import json_line
-from drivers.anchors_asking import Patience, Planned, sampling_of, say_costs, spent_row
 from drivers.asking import Asker, asking, model_name, say, side_by_side
+from drivers.asking_command import Patience, planned, spent_row, told
 from drivers.data_files import load_queries
 from drivers.jsonl_files import write_whole
 from drivers.model_options import model_config
@@ -43,7 +44,7 @@ def build(args: argparse.Namespace) -> int:
     sampling = sampling_of(config)
     calls = {_key(q): anchor_call(template, q, sampling) for q in wanted}
     say(f"{len(queries)} queries, {len(queries) - len(wanted)} of them with an anchor already")
-    say_costs([Planned(config=config, role="writer", calls=calls, replies=replies)])
+    told([planned("writer", config, calls, replies)])
     if args.dry_run:
         return 0
     made, spent = asyncio.run(_write_anchors(config, replies, template, wanted))

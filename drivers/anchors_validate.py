@@ -14,6 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,13 @@ from core.anchors import (
 from core.config_served import ServedModelConfig
 from core.errors import ConfigError
 from core.formats.native import native_row
+from core.model_calls import ModelCall, sampling_of
 from core.query import Query
 from core.rows import Row, json_line
-from drivers.anchors_asking import Patience, Planned, sampling_of, say_costs, spent_row
 from drivers.anchors_build import BUILD, CANDIDATES, FAILED
 from drivers.anchors_text import validation_text
 from drivers.asking import Asker, asking, model_name, say, side_by_side
+from drivers.asking_command import Patience, planned, spent_row, told
 from drivers.data_files import load_queries
 from drivers.gathered import gathered
 from drivers.jsonl_files import read_rows, write_whole
@@ -59,6 +61,16 @@ ROLES = ("validator-a", "validator-b")
 _ODD = re.compile(r"[^A-Za-z0-9.]+")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Validator:
+    """One of the two models: its first calls, by key, and the file of its replies."""
+
+    config: ServedModelConfig
+    role: str
+    calls: Mapping[str, ModelCall]
+    replies: Path
+
+
 def validate(args: argparse.Namespace) -> int:
     """Judge the folder's candidates; 0 when all are judged, 1 when calls failed that may succeed
     later (the files are written for what is known, and a later command completes them)."""
@@ -72,8 +84,8 @@ def validate(args: argparse.Namespace) -> int:
         )
     template = load_prompt("anchor_validate")
     paths = [folder / "replies" / f"validator_{_file_name(c)}.jsonl" for c in configs]
-    plans = [
-        Planned(
+    validators = [
+        _Validator(
             config=config,
             role=role,
             calls={_key(q): validation_call(template, q, sampling_of(config)) for q in queries},
@@ -81,10 +93,10 @@ def validate(args: argparse.Namespace) -> int:
         )
         for config, role, path in zip(configs, ROLES, paths, strict=True)
     ]
-    say_costs(plans)
+    told([planned(v.role, v.config, v.calls, v.replies) for v in validators])
     if args.dry_run:
         return 0
-    judged, spent = asyncio.run(_judge_all(plans, queries))
+    judged, spent = asyncio.run(_judge_all(validators, queries))
     return _write(folder, queries, judged, _about(args, folder, configs, spent))
 
 
@@ -160,16 +172,18 @@ def read_object(path: Path) -> dict[str, Any]:
 
 # ------------------------------------------------------------------ judging
 async def _judge_all(
-    plans: Sequence[Planned], queries: Sequence[Query]
+    validators: Sequence[_Validator], queries: Sequence[Query]
 ) -> tuple[dict[str, tuple[Judged, Judged]], dict[str, dict[str, float | int]]]:
-    a, b = plans
+    a, b = validators
     patience = [Patience(role) for role in ROLES]
     async with asking(a.config, a.replies) as first, asking(b.config, b.replies) as second:
 
         async def one(query: Query) -> tuple[Judged, Judged]:
             said = await gathered(
-                _judge(asker, plan.calls, query, patient)
-                for asker, plan, patient in zip((first, second), plans, patience, strict=True)
+                _judge(asker, validator.calls, query, patient)
+                for asker, validator, patient in zip(
+                    (first, second), validators, patience, strict=True
+                )
             )
             return said[0], said[1]
 
@@ -193,9 +207,9 @@ async def _judge(
     found = read_judgement(reply, query.rubric)
     patience.saw(reply)
     if isinstance(found, Unread) and (reply.failure is None or is_cut(reply)):
-        told = load_prompt("anchor_again")
+        template = load_prompt("anchor_again")
         is_short = is_cut(reply)
-        again = roomier(call) if is_short else call_again(told, call, reply.text, found.problem)
+        again = roomier(call) if is_short else call_again(template, call, reply.text, found.problem)
         reply = await asker.ask(f"{_key(query)} again", again)
         found = read_judgement(reply, query.rubric)
         patience.saw(reply)

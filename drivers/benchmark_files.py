@@ -1,21 +1,17 @@
-"""Reads a benchmark's own files as rows: JSONL, JSON, either of them gzipped, or folders of them.
+"""Reads a benchmark's own files as rows, by the reader of all data files (``data_records``).
 
 Rows are what the benchmark's authors wrote; what they mean is decided in ``core/benchmarks``. A
-file is named by its path below the given folder, so that two files of one name stay apart.
+file is named by its path below the given folder, so that two files of one name stay apart. A record
+that is no object is no row of any benchmark: it is left out and told.
 """
 
-import gzip
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from core.errors import ConfigError
 from core.rows import Row
-
-_ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
+from drivers.data_files import load_rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,55 +20,29 @@ class BenchmarkFiles:
 
     rows: Mapping[str, Sequence[Row]]
     digests: Mapping[str, str]
-    """sha256 of each file's bytes."""
+    """sha256 of each given file's bytes, or of names and bytes in a given folder."""
+    left_out: Mapping[str, str]
+    """Records that are no objects, by place, with the reason."""
 
 
 def read_benchmark_files(paths: Sequence[Path]) -> BenchmarkFiles:
-    """Read files and folders; ConfigError for one that is not there or cannot be read."""
+    """Read files and folders; ConfigError for one that is not there or cannot be read, and for two
+    files of one name."""
     rows: dict[str, list[Row]] = {}
     digests: dict[str, str] = {}
+    left_out: dict[str, str] = {}
     for path in paths:
-        for name, file in _files(path):
-            if name in rows:
-                raise ConfigError(f"got two files named {name!r}, wanted each file once")
-            try:
-                data = file.read_bytes()
-                text = gzip.decompress(data) if file.suffix == ".gz" else data
-            except (OSError, EOFError) as error:
-                raise ConfigError(
-                    f"{file}: got no readable file ({error}), wanted benchmark rows"
-                ) from error
-            rows[name] = _rows(file, text)
-            digests[name] = hashlib.sha256(data).hexdigest()
-    return BenchmarkFiles(rows=rows, digests=digests)
-
-
-def _files(path: Path) -> list[tuple[str, Path]]:
-    if path.is_file():
-        return [(path.name, path)]
-    if not path.is_dir():
-        raise ConfigError(f"got {path}, which is neither a file nor a folder, wanted the data")
-    found = sorted(p for p in path.rglob("*") if p.is_file() and p.name.endswith(_ENDINGS))
-    if not found:
-        raise ConfigError(f"{path}: got no data file, wanted one that ends in {list(_ENDINGS)}")
-    return [(p.relative_to(path).as_posix(), p) for p in found]
-
-
-def _rows(file: Path, data: bytes) -> list[Row]:
-    text = data.decode("utf-8-sig", "replace")
-    is_lines = file.name.removesuffix(".gz").endswith(".jsonl")
-    try:
-        values = _line_values(text) if is_lines else _whole_values(json.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: got text that is no JSON ({error}), wanted rows") from error
-    if not all(isinstance(value, dict) for value in values):
-        raise ConfigError(f"{file}: got rows that are no objects, wanted one object a row")
-    return values
-
-
-def _line_values(text: str) -> list[Any]:
-    return [json.loads(line) for line in text.split("\n") if line.strip()]
-
-
-def _whole_values(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+        loaded = load_rows(path)
+        found: dict[str, list[Row]] = {}
+        for row in loaded.rows:
+            name = row.file or path.name
+            own = found.setdefault(name, [])
+            if isinstance(row.value, dict) and not row.problem:
+                own.append(row.value)
+            else:
+                left_out[f"{name}, {row.place}"] = row.problem or "not an object"
+        if twice := sorted(found.keys() & rows.keys()):
+            raise ConfigError(f"got two files named {twice[0]!r}, wanted each file once")
+        rows |= found
+        digests[path.name] = loaded.fingerprint
+    return BenchmarkFiles(rows=rows, digests=digests, left_out=left_out)

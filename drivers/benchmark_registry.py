@@ -22,6 +22,7 @@ from core.benchmarks.script_metrics import ScriptMetrics
 from core.benchmarks.writingbench import WritingBench
 from core.errors import ConfigError
 from core.validation import first_problem
+from drivers.token_counter import token_counter
 from serve.prompts import load_prompt
 
 
@@ -118,7 +119,8 @@ def build_benchmark(name: str, given: Sequence[str]) -> Benchmark:
     entry = BENCHMARKS[name]
     texts = {key: load_prompt(file) for key, file in entry.templates.items()}
     parts = texts if entry.prompts is None else {"prompts": entry.prompts(**texts)}
-    return entry.kind(**parts, **_checked(name, entry, given))
+    counted = {"counter": token_counter()} if "counter" in entry.fixed else {}
+    return entry.kind(**parts, **counted, **_checked(name, entry, given))
 
 
 def _checked(name: str, entry: Entry, given: Sequence[str]) -> dict[str, Any]:

@@ -18,9 +18,10 @@ from typing import Any
 from core.benchmarks.base import Benchmark, Task
 from core.config_served import ServedModelConfig
 from core.errors import ConfigError
-from core.model_calls import Sampling
+from core.model_calls import ModelCall, Sampling
 from core.rows import Row
 from drivers.asking import Asker, asking, model_name, say
+from drivers.asking_command import PlannedCalls, ended, num_tokens, planned, told
 from drivers.benchmark_files import BenchmarkFiles, read_benchmark_files
 from drivers.benchmark_registry import BENCHMARKS, build_benchmark
 from drivers.evaluate_result import claim_folder, scores_table, trajectory_table, write_result
@@ -29,7 +30,6 @@ from drivers.evaluate_tasks import Answered, TaskRunner
 from drivers.extras import need_extra
 from drivers.jsonl_files import read_rows
 from drivers.model_options import add_model_options, model_config
-from drivers.reading_command import exit_code
 from drivers.run_files import RunFiles, write_json
 
 EXAMPLES = """examples:
@@ -45,6 +45,12 @@ EXAMPLES = """examples:
 The same command goes on after a stop. `ratchet evaluate compare A --against B` compares two
 evaluations task by task. Benchmarks and their options:
 """
+
+
+ANSWERS = "answers.jsonl"
+JUDGEMENTS = "judgements.jsonl"
+_ANY_ANSWER = "an answer"
+"""Stands in for the answer where only the number of calls matters."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return evaluate_compare.main(given[1:])
     args = _parser().parse_args(given)
-    return exit_code(lambda: _evaluate(args))
+    return ended(lambda: _evaluate(args))
 
 
 def _evaluate(args: argparse.Namespace) -> int:
@@ -77,7 +83,9 @@ def _evaluate(args: argparse.Namespace) -> int:
     plan = _plan(args)
     run = RunFiles(args.run) if args.run else None
     targets = _targets(args, run)
-    _say_plan(plan, targets)
+    _say_plan(plan, targets, several=run is not None)
+    if args.dry_run:
+        return 0
     rows = [_evaluate_one(plan, target, run, several=run is not None) for target in targets]
     if run is not None:
         write_json(args.out / "trajectory.json", {"policies": rows})
@@ -98,7 +106,7 @@ def _plan(args: argparse.Namespace) -> _Plan:
     return _Plan(
         benchmark=benchmark,
         tasks=tasks,
-        dropped=loaded.dropped,
+        dropped={**files.left_out, **loaded.dropped},
         files=files,
         answers=_answers(args.answers) if args.answers else {},
         judge=model_config(args, "judge") if args.judge else None,
@@ -136,17 +144,52 @@ def _steps(text: str | None) -> list[int] | None:
         raise ConfigError(f"got --steps {text!r}, wanted numbers such as 10,20") from None
 
 
-def _say_plan(plan: _Plan, targets: Sequence[Target]) -> None:
+def _say_plan(plan: _Plan, targets: Sequence[Target], *, several: bool) -> None:
     judge = model_name(plan.judge) if plan.judge else "none"
     who = "given answers" if plan.args.answers else f"{len(targets)} policies"
     say(f"{plan.benchmark.name}: {len(plan.tasks)} tasks, {who}, judge: {judge}")
     if plan.dropped:
         first = next(iter(plan.dropped.items()))
         say(f"{len(plan.dropped)} rows are no tasks, the first: {first[0]}: {first[1]}")
+    for target in targets:
+        told(_planned(plan, target, _folder(plan, target, several=several)))
+
+
+def _planned(plan: _Plan, target: Target, folder: Path) -> list[PlannedCalls]:
+    """Return the calls that are known before any reply; later ones depend on what is said."""
+    plans: list[PlannedCalls] = []
+    if not plan.args.answers:
+        calls = {
+            f"{task.id}/answer": ModelCall(messages=task.messages, sampling=plan.sampling)
+            for task in plan.tasks
+        }
+        plans.append(planned(f"answers of {target.name}", target.model, calls, folder / ANSWERS))
+    if plan.judge is not None:
+        firsts = [
+            each.call
+            for task in plan.tasks
+            for each in plan.benchmark.next_calls(task, _ANY_ANSWER, {})
+        ]
+        answers = len(firsts) * plan.sampling.max_tokens  # each call shows an answer
+        plans.append(
+            PlannedCalls(
+                does=f"judgements of {target.name}, the first ones",
+                config=plan.judge,
+                calls=len(firsts),
+                prompt_tokens=sum(map(num_tokens, firsts)) + answers,
+                completion_tokens=sum(call.sampling.max_tokens for call in firsts),
+            )
+        )
+    return plans
+
+
+def _folder(plan: _Plan, target: Target, *, several: bool) -> Path:
+    out: Path = plan.args.out
+    return out / target.name if several else out
 
 
 def _evaluate_one(plan: _Plan, target: Target, run: RunFiles | None, *, several: bool) -> Row:
-    folder = plan.args.out / target.name if several else plan.args.out
+    folder = _folder(plan, target, several=several)
     folder.mkdir(parents=True, exist_ok=True)
     claim_folder(folder, _identity(plan, target))
     with ready_model(target, run, folder) as model:
@@ -177,8 +220,8 @@ def _evaluate_one(plan: _Plan, target: Target, run: RunFiles | None, *, several:
 
 async def _run(plan: _Plan, folder: Path, model: ServedModelConfig | None) -> list[Answered]:
     async with (
-        _asking(model, folder / "answers.jsonl") as answerer,
-        _asking(plan.judge, folder / "judgements.jsonl") as judge,
+        _asking(model, folder / ANSWERS) as answerer,
+        _asking(plan.judge, folder / JUDGEMENTS) as judge,
     ):
         runner = TaskRunner(
             benchmark=plan.benchmark,
@@ -233,6 +276,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", help="of --run: only these steps, such as 10,20")
     parser.add_argument("--answers", type=Path, help='answers by file: {"id", "response"} a line')
     parser.add_argument("--limit", type=_positive, help="only the first N tasks")
+    parser.add_argument("--dry-run", action="store_true", help="say what it would ask, and end")
     parser.add_argument("--seed", type=int, default=0, help="of answers and judgements")
     parser.add_argument("--temperature", type=float, help="of answers (default: the benchmark's)")
     parser.add_argument("--max-tokens", type=_positive, help="of an answer")

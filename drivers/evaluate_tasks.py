@@ -4,23 +4,20 @@ What comes next is the benchmark's to say (``next_calls``), from the replies so 
 kept before it is used, so a stopped evaluation goes on without a second call for what is done. A
 call that fails for want of an endpoint leaves its task unfinished, to be gone on with by the next
 start; a reply that was refused, filtered or cut before its first word is an empty one. Where
-nothing but failures comes, the evaluation stops early and says why.
+nothing but failures comes for long, the evaluation stops and says why.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.benchmarks.base import Benchmark, JudgeCall, Task
-from core.errors import RunStopped
 from core.grading.visible import visible_response
 from core.model_calls import ModelCall, Sampling
-from core.records import Completion
+from core.records import PASSING, Completion
 from core.rows import Row
 from drivers.asking import Asker, side_by_side
+from drivers.asking_command import Patience
 
-_AWAY = frozenset({"timeout", "unavailable"})
-"""Failures of the way to the model; all others are the model's own answer."""
-_MOST_FAILED_AT_FIRST = 8
 _MOST_CALLS = 500
 """Of one task; a benchmark that asks for more does not end by itself."""
 
@@ -39,25 +36,6 @@ class _Away(Exception):
     """A call that got no reply."""
 
 
-@dataclass(slots=True)
-class _Health:
-    """Whether anything comes back at all."""
-
-    num_replies: int = 0
-    num_failed: int = 0
-
-    def note(self, reply: Completion, who: str) -> None:
-        is_away = reply.failure in _AWAY
-        self.num_failed += is_away
-        self.num_replies += not is_away
-        if self.num_replies == 0 and self.num_failed >= _MOST_FAILED_AT_FIRST:
-            raise RunStopped(
-                f"got {self.num_failed} failures and no reply from {who} (last: {reply.detail}), "
-                "wanted an endpoint that answers: check its address, key and model name; the same "
-                "command goes on"
-            )
-
-
 @dataclass(kw_only=True, slots=True)
 class TaskRunner:
     """Brings tasks to their outcomes."""
@@ -69,11 +47,11 @@ class TaskRunner:
     judge: Asker | None
     sampling: Sampling
     seed: int = 0
-    _model_health: _Health = field(default_factory=_Health)
-    _judge_health: _Health = field(default_factory=_Health)
+    _of_model: Patience = field(default_factory=lambda: Patience("model under test"))
+    _of_judge: Patience = field(default_factory=lambda: Patience("judge"))
 
     async def run(self, tasks: Sequence[Task]) -> list[Answered]:
-        """Return each task's result, in order; RunStopped when nothing but failures comes."""
+        """Return each task's result, in order; RunStopped when an endpoint seems to be gone."""
         return await side_by_side(tasks, self._one, unit="tasks", shown=self._shown)
 
     async def _one(self, task: Task) -> Answered:
@@ -91,7 +69,7 @@ class TaskRunner:
             raise _Away("no answer is given for it")
         call = ModelCall(messages=task.messages, sampling=self.sampling)
         reply = await self.model.ask(f"{task.id}/answer", call)
-        self._model_health.note(reply, "the model under test")
+        self._of_model.saw(reply)
         return visible_response(_text(reply, "the answer"))
 
     async def _judged(self, task: Task, answer: str) -> Row:
@@ -111,7 +89,7 @@ class TaskRunner:
         sampling = replace(call.call.sampling, seed=self.seed + call.call.sampling.seed + attempt)
         asked = replace(call.call, sampling=sampling)
         reply = await self.judge.ask(f"{task.id}/{call.key}#{attempt}", asked)
-        self._judge_health.note(reply, "the judge")
+        self._of_judge.saw(reply)
         return _text(reply, f"the judge ({call.key})")
 
     def _shown(self) -> dict[str, str]:
@@ -120,6 +98,6 @@ class TaskRunner:
 
 
 def _text(reply: Completion, what: str) -> str:
-    if reply.failure in _AWAY:
+    if reply.failure in PASSING:
         raise _Away(f"{what}: {reply.failure}: {reply.detail}")
     return reply.text

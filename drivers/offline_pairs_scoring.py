@@ -24,12 +24,11 @@ from core.grading.visible import visible_response
 from core.model_calls import user_call
 from core.preference_pairs import NoPair, PreferencePair, ScoredResponse, preference_pair
 from core.query import Query
-from core.records import Completion
+from core.records import PASSING, Completion
 from core.rows import Row
 from core.rubric import Criterion
 from core.rules.verifiers import decide
 from drivers.asking import Asker
-from drivers.asking_command import PASSING
 from drivers.sampled_responses import ResponseSource
 
 

@@ -31,10 +31,10 @@ _MACHINE = (
 _MAX_SHOWN = 400
 
 
-def exit_code(command: Callable[[], int], run: object = None) -> int:
+def exit_code(command: Callable[[], int], run: object) -> int:
     """Return what ``command`` does, or the code and the message of what it raised.
 
-    ``run`` is how a person named the run that is read; without one, an error in a record is ours.
+    ``run`` is how a person named the run.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
@@ -48,8 +48,6 @@ def exit_code(command: Callable[[], int], run: object = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (*_BROKEN, sqlite3.DatabaseError) as error:
-        if run is None:
-            raise
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _MACHINE:
             return _end(1, f"stopped: got {error} from SQLite, wanted to read and write its file")
         what = f"got a record in {run} that is not a run's ({type(error).__name__}: {error})"

@@ -7,9 +7,8 @@ from typing import Generic, TypeVar
 from core.config_served import ServedModelConfig
 from core.errors import WriterReplyError
 from core.model_calls import Sampling, user_call
-from core.records import Completion
+from core.records import PASSING, Completion
 from drivers.asking import Asker
-from drivers.asking_command import PASSING
 
 T = TypeVar("T")
 

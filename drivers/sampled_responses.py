@@ -15,10 +15,9 @@ from core.errors import ConfigError
 from core.grading.visible import visible_response
 from core.model_calls import ModelCall, Sampling
 from core.query import Query
-from core.records import Completion
+from core.records import PASSING, Completion
 from core.rows import Row
 from drivers.asking import Asker
-from drivers.asking_command import PASSING
 from drivers.jsonl_files import read_rows
 
 

@@ -6,11 +6,10 @@ the rubric with one more criterion.
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
-_LISTS = re.compile(r"^<(?:un)?satisfied_criteria \w+>\n(.*?)\n</", re.M | re.S)
+from drivers.scripted_replies import contrast_reply
 
 
 def reply_to(body: Mapping[str, Any]) -> str:
@@ -18,16 +17,10 @@ def reply_to(body: Mapping[str, Any]) -> str:
     prompt = "\n".join(str(m["content"]) for m in body["messages"])
     form = body.get("response_format")
     if form is None:
-        return contrast_reply(prompt)
+        new = f"[llm] Tells of detail {_digest(prompt)[:8]} of the scene"
+        return contrast_reply(prompt, new, "a gap")
     names = form["json_schema"]["schema"]["properties"]
     return json.dumps({n: {"reason": "as it reads", "score": _bit(prompt, n)} for n in names})
-
-
-def contrast_reply(prompt: str) -> str:
-    """Return CARE's reply: the rubric of both lists and one criterion more."""
-    kept = [text for found in _LISTS.findall(prompt) for text in json.loads(found)]
-    new = f"[llm] Tells of detail {_digest(prompt)[:8]} of the scene"
-    return f"<ANALYSIS>a gap</ANALYSIS>\n<FINAL_SET>\n{json.dumps([*kept, new])}\n</FINAL_SET>"
 
 
 def _bit(prompt: str, name: str) -> int:

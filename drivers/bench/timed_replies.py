@@ -8,15 +8,14 @@ texts of their own. So every reply is taken at the first try and every edit is a
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from drivers.bench.workload import CallKind, RolloutName, Workload, names_in, words_of
+from drivers.scripted_replies import contrast_reply, replacement_reply, rescoring_reply
 from serve.backends.base import CompletionRequest
 
-_NUM_UPDATES = re.compile(r"\(replace (\d+) of these\)")
 _REASON = "It is told where it stands and what it says."
 _NOBODY = RolloutName(query_id="q0", visit=0, index=0)
 """A text that is no rollout's, such as an anchor."""
@@ -55,7 +54,7 @@ def reply_text(call: CallName, request: CompletionRequest, workload: Workload) -
             return _scores(call.rollouts[0], request.schema["properties"], workload)
         case "rescore":
             assert request.schema is not None, "a joint rescoring has a schema"
-            return _joint_scores(request.schema["properties"]["criteria"])
+            return rescoring_reply(request.schema["properties"], _REASON)
         case "contrast":
             return _contrast(call, request.prompt)
         case "replacement":
@@ -73,78 +72,21 @@ def _scores(name: RolloutName, asked: Mapping[str, Any], workload: Workload) -> 
     return json.dumps(scores)
 
 
-def _joint_scores(asked: Mapping[str, Any]) -> str:
-    entry = asked["items"]["properties"]
-    cell = entry["scores"]["items"]["properties"]
-    rollout_ids, top = cell["rollout_id"]["enum"], _top_level(cell["score"])
-    criteria = [
-        {
-            "id": key,
-            "scores": [
-                {
-                    "rollout_id": rollout_id,
-                    "reason": _REASON,
-                    "score": top * (i != place % len(rollout_ids)),
-                }
-                for i, rollout_id in enumerate(rollout_ids)
-            ],
-        }
-        for place, key in enumerate(entry["id"]["enum"])
-    ]
-    return json.dumps({"criteria": criteria})
-
-
 def _top_level(score: Mapping[str, Any]) -> int:
     return max(score["enum"])
 
 
 def _contrast(call: CallName, prompt: str) -> str:
     name = call.timed_by
-    items = [*_listed(prompt, "satisfied_criteria"), *_listed(prompt, "unsatisfied_criteria")]
-    items.append(f"[llm] Tells of {words_of('contrast', name.query_id, name.visit)}")
+    new = f"[llm] Tells of {words_of('contrast', name.query_id, name.visit)}"
     analysis = "No hack was found. The reference goes deeper in one respect."
-    return f"<ANALYSIS>\n{analysis}\n</ANALYSIS>\n<FINAL_SET>\n{json.dumps(items)}\n</FINAL_SET>"
+    return contrast_reply(prompt, new, analysis)
 
 
 def _replacement(call: CallName, prompt: str) -> str:
     name = call.timed_by
-    maxima = {c["id"]: c["max_points"] for c in _listed(prompt, "rubric")}
-    number = _NUM_UPDATES.search(prompt)
-    assert number is not None, "the prompt of a replacement says how many are wanted"
-    chosen = _listed(prompt, "saturated_ids")[: int(number[1])]
-    updates = [
-        {
-            "id": key,
-            "polarity": "negative",
-            "diagnosis": {
-                "difference": "one is more careful",
-                "best_rollout_ids": ["R1"],
-                "weaker_rollout_ids": ["R0"],
-                "learning_direction": "take care",
-                "nonredundancy": "no other criterion looks at it",
-            },
-            "rubric": {
-                "id": key,
-                "check": f"Avoids {words_of('replacement', key, name.query_id, name.visit)}",
-                "max_points": maxima[key],
-                "scoring_rule": _levels(maxima[key]),
-            },
-        }
-        for key in chosen
-    ]
-    return json.dumps({"updates": updates})
 
+    def check(key: str) -> str:
+        return f"Avoids {words_of('replacement', key, name.query_id, name.visit)}"
 
-def _levels(top: int) -> str:
-    return "; ".join(f"{level} = degree {chr(97 + level)}" for level in range(top, -1, -1))
-
-
-def _listed(prompt: str, label: str) -> list[Any]:
-    """Return the JSON list in the prompt's section of this name."""
-    found = re.search(
-        rf"^<{label} (?P<mark>[0-9a-f]{{10}})>\n(?P<body>.*?)\n</{label} (?P=mark)>$",
-        prompt,
-        re.M | re.S,
-    )
-    assert found is not None, f"the prompt has a section {label}"
-    return json.loads(found["body"])
+    return replacement_reply(prompt, check)

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from core.clean_text import clean_text, clean_value
 from core.config_served import ServedModelConfig
 from core.errors import ConfigError
-from core.model_calls import Sampling
+from core.model_calls import Sampling, sampling_of
 from core.query import Message
 from core.records import Completion, FailureKind, Usage
 
@@ -48,9 +48,7 @@ class CompletionRequest:
 
     def sampling_under(self, config: ServedModelConfig) -> Sampling:
         """Return how to sample: the request's own way, or the config's."""
-        return self.sampling or Sampling(
-            temperature=config.temperature, max_tokens=config.max_tokens, seed=config.seed
-        )
+        return self.sampling or sampling_of(config)
 
 
 class CompletionBackend(Protocol):

@@ -10,7 +10,7 @@ import pytest
 
 from drivers import evaluate
 from drivers.benchmark_registry import BENCHMARKS, build_benchmark
-from tests.scripted_judges import DATA, data_of, judge_reply, policy_reply
+from tests.scripted_judges import DATA, FIXTURES, data_of, judge_reply, policy_reply
 from tests.stub_openai import Reply, StubOpenAI
 
 
@@ -125,6 +125,36 @@ def test_wrong_input_ends_with_one_sentence_before_anything_is_asked(
     assert endpoint.asked == []
 
 
+def test_a_dry_run_says_what_it_would_ask_and_asks_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    endpoint = Endpoint("pairwise")
+    prices = ["--judge-set", "usd_per_million_completion_tokens=1000"]
+    assert run("pairwise", tmp_path / "out", endpoint, "--dry-run", *prices) == 0
+    told = capsys.readouterr().err
+    assert "answers of model: openai policy, 3 calls" in told
+    assert "judgements of model, the first ones: openai judge, 3 calls" in told
+    assert "6.14 USD" in told  # three replies of at most 2,048 tokens
+    assert endpoint.asked == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_no_row_in_a_folder_is_left_out_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder = tmp_path / "biggen"
+    folder.mkdir()
+    for file in (FIXTURES / "biggen").iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    (folder / "excluded_18_ids.json").write_text('["refinement_llm_judge_absolute_0"]')
+    endpoint = Endpoint("biggen")
+    with StubOpenAI(endpoint.answer) as stub:
+        given = command("biggen", stub.base_url, tmp_path / "out")
+        given[2] = str(folder)
+        assert evaluate.main(given) == 0
+    assert "excluded_18_ids.json" in json.dumps(scores(tmp_path / "out")["dropped"])
+
+
 def test_judges_are_never_mixed_in_one_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert run("infobench", tmp_path, Endpoint("infobench")) == 0
     endpoint = Endpoint("infobench")
@@ -143,7 +173,7 @@ def test_an_endpoint_that_never_answers_ends_the_command_early(
         code = evaluate.main(command("followbench", stub.base_url, tmp_path))
         assert len(stub.seen) <= 64
     assert code == 1
-    assert "failures and no reply from the model under test" in capsys.readouterr().err
+    assert "got no reply 20 times in a row from the model under test" in capsys.readouterr().err
 
 
 def test_options_have_the_types_of_the_benchmark():
