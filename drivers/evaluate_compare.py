@@ -1,7 +1,8 @@
 """``ratchet evaluate compare``: two policies, each evaluated once or with several seeds.
 
 Tasks are paired by id: of each side the mean over its folders, then the mean difference with its
-paired bootstrap interval, by stratum of the benchmark. Each side's headline is told as mean and
+paired bootstrap interval, resampled within the benchmark's groups. Tasks weigh equally there, which
+some headlines do not (macro means, questions of InfoBench). Each headline is told as mean and
 deviation over its folders. Of Arena-Hard, all folders also go into one style-controlled fit, since
 that score depends on which models are in it.
 """

@@ -1,7 +1,8 @@
 """One number a task, so that two evaluations of the same tasks can be compared pair by pair.
 
-It is the number that the benchmark's own headline averages, on its scale; None where the task could
-not be judged. ``stratum`` is the group whose means the headline weighs equally, if it does.
+It is what one task adds to the benchmark's headline: a proportion where the headline is in percent,
+a score on the judge's scale elsewhere; None where the task could not be judged. ``stratum`` is the
+group within which tasks are resampled.
 """
 
 from collections.abc import Callable, Mapping

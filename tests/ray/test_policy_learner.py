@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from actors.checkpoint_export import export_checkpoint
 from core.batching import EarlyPasses
 from core.config import DataConfig, LearnerConfig, LoopConfig, PolicyConfig, RunConfig
 from core.errors import ConfigError, RunStopped
@@ -197,6 +198,26 @@ def test_published_and_exported_weights_are_whole_with_the_tied_head(
         assert torch.equal(tensor, weights[name]), name
     assert AutoTokenizer.from_pretrained(folder).chat_template == CHAT_TEMPLATE
     assert not list(folder.glob("*.tmp"))
+
+
+def test_a_checkpoint_is_exported_without_its_ranks_as_the_policy_itself(
+    tiny: str, two_ranks: tuple[int, Outcome], tmp_path: Path
+) -> None:
+    _, outcome = two_ranks
+    config = config_for(tiny)
+    export_checkpoint(str(outcome.folder / "state"), config.policy, str(tmp_path / "policy"))
+    ours, theirs = (
+        load_file(folder / "policy" / "model.safetensors") for folder in (tmp_path, outcome.folder)
+    )
+    assert set(ours) == set(theirs)
+    for name, tensor in ours.items():
+        assert torch.equal(tensor, theirs[name]), name
+
+
+def test_a_damaged_checkpoint_is_told_by_name(tiny: str, tmp_path: Path) -> None:
+    (tmp_path / "learner.json").write_text('{"zero_stage": 0, "world_size": 1, "step": 1}')
+    with pytest.raises(ConfigError, match="wanted what save\\(\\) wrote"):
+        export_checkpoint(str(tmp_path), config_for(tiny).policy, str(tmp_path / "policy"))
 
 
 async def test_a_saved_state_goes_on_in_new_ranks_with_the_same_step(

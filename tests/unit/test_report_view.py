@@ -1,5 +1,6 @@
 """What the report page is given, on a run made by the project's writers."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,25 @@ def test_a_query_file_that_is_gone_is_said_and_not_an_error(view: dict[str, Any]
     assert view["has_data_file"] is False
     assert view["rubrics"][0]["prompt"] is None
     assert view["rubrics"][0]["anchor"] is None
+
+
+def test_prompt_and_anchor_come_from_the_query_file_where_it_still_lies(tmp_path: Path):
+    files = make_run(tmp_path / "run").files
+    data = tmp_path / "queries.jsonl"
+    rows = [
+        {
+            "id": name,
+            "messages": [{"role": "user", "content": "Say something kind."}],
+            "rubric": [{"id": "c0", "text": "It says 'great'."}],
+            "anchor": {"model": "a person", "response": "You did well."},
+        }
+        for name in ("q1", "q2")
+    ]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    files.write_config(files.config.read_text().replace("queries.jsonl", str(data)))
+    rubric = run_view(files)["rubrics"][0]
+    assert rubric["prompt"] == "Say something kind."
+    assert rubric["anchor"] == {"model": "a person", "response": "You did well."}
 
 
 def test_several_runs_make_one_page_beside_the_first(tmp_path: Path):
