@@ -13,6 +13,7 @@ import asyncio
 import functools
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,6 +52,8 @@ _SERVE_TIMEOUT_S = 180.0
 """Longest wait for Serve's controller to answer one call."""
 
 logger = logging.getLogger(__name__)
+
+_DEPLOYING = threading.Lock()
 
 
 def app_name(run: str, part: Part) -> str:
@@ -186,16 +189,25 @@ async def _start(run: str, part: Part, config: ServedModelConfig, identity: str)
     if config.backend == "vllm":
         folder = await asyncio.to_thread(resolve_model, config.model)
     logger.info("starting %s: %d replica(s) of %s", name, config.num_replicas, identity)
-    target = serve.RunTarget(
-        target=_application(part, config, key, folder),
-        name=name,
-        route_prefix=None,
-        external_scaler_enabled=True,
-    )
-    deploy = functools.partial(serve.run_many, [target], wait_for_applications_running=False)
-    handles = await _in_thread(f"take {name}", deploy)
+    build = functools.partial(_application, part, config, key, folder)
+    handle = await _in_thread(f"take {name}", functools.partial(_deploy, name, build))
     await _wait_until_running(name, config.start_timeout_s)
-    return handles[0]
+    return handle
+
+
+def _deploy(name: str, build: Callable[[], Any]) -> Any:
+    """Hand an application to Serve, which starts it by itself; return its handle.
+
+    One at a time: Serve notes for a moment, for the whole process, which modules are pickled by
+    value, and two deployments at once take that away from each other.
+    """
+    from ray import serve
+
+    with _DEPLOYING:
+        target = serve.RunTarget(
+            target=build(), name=name, route_prefix=None, external_scaler_enabled=True
+        )
+        return serve.run_many([target], wait_for_applications_running=False)[0]
 
 
 def _application(part: Part, config: ServedModelConfig, key: SecretStr, folder: str) -> Any:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from typing import Any
 
 import pytest
 
@@ -116,3 +117,28 @@ def test_queries_are_kept_together_where_the_judges_engine_is_in_its_replicas(
     if router is not None:
         assert router.get_request_router_class() is QueryAffinityRouter
         assert router.request_router_kwargs == {"places": 5}
+
+
+async def test_two_applications_are_never_handed_to_serve_at_the_same_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ray import serve
+
+    inside, most = 0, 0
+
+    def slow(result: Any) -> Any:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        time.sleep(0.02)
+        inside -= 1
+        return result
+
+    monkeypatch.setattr(serve, "RunTarget", lambda **fields: fields["name"])
+    monkeypatch.setattr(serve, "run_many", lambda targets, **_: slow(targets))
+    names = [f"part {i}" for i in range(4)]
+    handles = await asyncio.gather(
+        *(asyncio.to_thread(serving._deploy, name, lambda: slow(None)) for name in names)
+    )
+    assert handles == names
+    assert most == 1
