@@ -39,7 +39,6 @@ def export_checkpoint(learner_folder: str, policy: PolicyConfig, folder: str) ->
             f"{learner_folder}: got weights that are not {policy.model}'s (missing {lost}, "
             f"unknown {found.unexpected_keys[:3]}), wanted a checkpoint of this policy"
         )
-    Path(folder).mkdir(parents=True, exist_ok=True)
     export_folder(model, policy, folder, rank=0)
 
 

@@ -82,6 +82,8 @@ def unreadable(folder: str, error: Exception) -> ConfigError:
 
 def export_folder(model: PreTrainedModel, policy: PolicyConfig, folder: str, *, rank: int) -> None:
     """Write weights in bf16, config, generation config and tokenizer; every rank must call it."""
+    if rank == 0:
+        Path(folder).mkdir(parents=True, exist_ok=True)
     # A tied head is left out, as transformers does.
     write_file(model, Path(folder) / "model.safetensors", rank=rank, has_tied_head=False)
     if rank != 0:

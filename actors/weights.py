@@ -41,9 +41,20 @@ def collect_weights(
 
 
 def publish_file(model: PreTrainedModel, version: int, folder: str, *, rank: int) -> WeightUpdate:
-    """Write ``policy-<version>.safetensors`` (complete or absent, never half) and return it."""
+    """Write ``policy-<version>.safetensors`` (complete or absent, never half) and return it.
+
+    Raises WeightSyncError where there is no such folder: the driver has none on this host, or has
+    removed it since.
+    """
     path = Path(folder) / f"policy-{version}.safetensors"
-    sums = write_file(model, path, rank=rank)
+    try:
+        sums = write_file(model, path, rank=rank)
+    except FileNotFoundError as error:
+        raise WeightSyncError(
+            f"got no folder {folder} on the learner's host, wanted the one that the driver made "
+            "(shm needs driver, learner and workers on one host: set rollout.weight_transport to "
+            "object_store otherwise)"
+        ) from error
     if rank == 0:
         _remove_older(path)
     return WeightUpdate(version=version, transport="shm", location=str(path), checksums=sums)
@@ -79,7 +90,6 @@ def write_file(
         return sums
     shapes = {name: _whole_shape(p) for name, p in _named(model, has_tied_head=has_tied_head)}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with StreamedSafetensors(path, shapes) as file:
             for bucket in buckets:
                 sums |= checksums(bucket)

@@ -19,6 +19,7 @@ from core.config import RunConfig
 from core.errors import ConfigError, RunStopped, WeightSyncError
 from core.records import StepReport, TrainBatch, TrainingSample, WeightUpdate
 from drivers.packaged_model import resolve_model
+from drivers.weights_folder import KEPT
 
 Transport = Literal["shm", "object_store"]
 
@@ -111,7 +112,7 @@ class LearnerGroup:
 
     async def publish_kept(self, version: int) -> WeightUpdate:
         """Write the current weights where later versions do not replace them."""
-        return await self._publish(version, f"{self._weights_folder}/kept")
+        return await self._publish(version, f"{self._weights_folder}/{KEPT}")
 
     async def _publish(self, version: int, folder: str) -> WeightUpdate:
         updates = await self._all(

@@ -5,16 +5,11 @@ whatever happens.
 """
 
 import asyncio
-import hashlib
 import logging
-import os
-import shutil
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from core.config import RunConfig
@@ -33,6 +28,7 @@ from drivers.rubric_store_client import StoreClient, start_store
 from drivers.run_folder import RunFolder
 from drivers.serving import Served, start_serving, stop_serving
 from drivers.spending import Spending
+from drivers.weights_folder import make_weights_folder, remove_weights_folders
 
 log = logging.getLogger("ratchet")
 
@@ -101,8 +97,8 @@ def _learner(
     config: RunConfig, folder: RunFolder, placement: Placement, closing: AsyncExitStack
 ) -> LearnerGroup:
     """Return the learner, not started."""
-    weights = _weights_folder(folder.path)
-    closing.callback(shutil.rmtree, weights, ignore_errors=True)
+    weights = make_weights_folder(folder.path)
+    closing.callback(remove_weights_folders, folder.path)
     learner = LearnerGroup(
         config,
         weights_folder=str(weights),
@@ -169,17 +165,3 @@ async def _end_serving(name: str) -> None:
             name,
             exc_info=True,
         )
-
-
-def _weights_folder(run: Path) -> Path:
-    """A folder of this driver for published weights, in shared memory where there is one.
-
-    What a killed driver of the same run left is removed: the run's lock is held, so nobody uses it.
-    """
-    shared = Path("/dev/shm")
-    parent = shared if shared.is_dir() else Path(tempfile.gettempdir())
-    place = hashlib.sha256(os.fsencode(run.resolve())).hexdigest()[:8]
-    prefix = f"ratchet-{run.name}-{place}-"
-    for left in parent.glob(f"{prefix}*"):
-        shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))

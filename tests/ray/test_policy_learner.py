@@ -78,6 +78,7 @@ async def two_steps(
     model: str, folder: Path, transport: Any, *, is_begun_early: bool = False, **learner: Any
 ) -> Outcome:
     """Train, publish, save, export, then train once more."""
+    (folder / "shm").mkdir()
     group = LearnerGroup(
         config_for(model, **learner), weights_folder=str(folder / "shm"), transport=transport
     )
