@@ -165,6 +165,8 @@ class LoopConfig(Part):
     checkpoint_every: int = Field(default=10, ge=0)
     """Steps between checkpoints; 0 keeps the one at the end (or at a stop) only."""
     keep_checkpoints: int = Field(default=2, ge=1)
+    stall_after_s: float = Field(default=600.0, ge=0)
+    """Seconds without any change after which the run says what it waits for; 0 is never."""
 
     @property
     def slots(self) -> int:

@@ -14,6 +14,7 @@ from core.query import Query
 from core.records import JudgeRequest, Verdict
 from core.rubric import Criterion
 from drivers.ports import JudgeClient, Store
+from drivers.whereabouts import at
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,11 +47,11 @@ class CachedJudge:
         asked = tuple(c for c in criteria if c.id not in found)
         num_cached, seconds = len(found), None
         if asked:
-            reply = await self._judge.grade(
-                JudgeRequest(
-                    query_id=query.id, prompt=query.prompt_text, response=visible, criteria=asked
-                )
+            request = JudgeRequest(
+                query_id=query.id, prompt=query.prompt_text, response=visible, criteria=asked
             )
+            with at("judging", query.id, detail=f"{len(asked)} criteria", actor="Judge"):
+                reply = await self._judge.grade(request)
             seconds = reply.seconds
             fresh = {v.criterion_id: v for v in reply.verdicts}
             kept = {keys[i]: v for i, v in fresh.items() if v.score is not None}

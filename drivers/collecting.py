@@ -10,6 +10,7 @@ and never of timing, so a run repeats exactly.
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from core.advantage import score_group
@@ -17,6 +18,7 @@ from core.batching import EarlyPasses, early_passes, following_pass
 from core.config import RunConfig
 from core.records import Draw, GradedGroup, ScoredGroup
 from drivers.ports import Learner
+from drivers.whereabouts import at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,8 @@ class Collector:
         self._scored: dict[Draw, ScoredGroup] = {}
         self._late: dict[Draw, ScoredGroup] = {}
         """Groups with a same-step edit, scored as if it came to nothing."""
+        self._waits: dict[Draw, ExitStack] = {}
+        """Each scored group's line in the table of whereabouts."""
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
@@ -51,15 +55,24 @@ class Collector:
 
     def put(self, group: ScoredGroup) -> None:
         """Take a group that is ready to train."""
-        self._scored[group.draw] = group
+        draw = group.draw
+        self._scored[draw] = group
+        self._waits[draw] = wait = ExitStack()
+        detail = f"visit {draw.visit} step {draw.step}"
+        wait.enter_context(at("scored, waiting for its step", draw.query_id, detail=detail))
         self._changed.set()
+
+    def _taken(self, draws: Sequence[Draw]) -> tuple[ScoredGroup, ...]:
+        for draw in draws:
+            self._waits.pop(draw).close()
+        return tuple(self._scored.pop(draw) for draw in draws)
 
     async def finished(self, number: int) -> Collected:
         """Return the first so many groups that finished."""
         while len(self._scored) < number:
             await self._change()
         draws = tuple(self._scored)[:number]
-        return Collected(groups=tuple(self._scored.pop(d) for d in draws))
+        return Collected(groups=self._taken(draws))
 
     async def drawn(self, draws: Sequence[Draw]) -> Collected:
         """Return the groups of these draws, the whole of one step, in their order."""
@@ -70,7 +83,7 @@ class Collector:
             await self._change()
         for draw in draws:
             self._late.pop(draw, None)
-        return Collected(groups=tuple(self._scored.pop(d) for d in draws), early_s=early_s)
+        return Collected(groups=self._taken(draws), early_s=early_s)
 
     async def _begin(self, draws: Sequence[Draw]) -> float:
         """Do the passes that can be done before the last group has its rewards; return seconds."""

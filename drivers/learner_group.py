@@ -20,6 +20,7 @@ from core.errors import ConfigError, RunStopped, WeightSyncError
 from core.records import StepReport, TrainBatch, TrainingSample, WeightUpdate
 from drivers.packaged_model import resolve_model
 from drivers.weights_folder import KEPT
+from drivers.whereabouts import at
 
 Transport = Literal["shm", "object_store"]
 
@@ -141,7 +142,8 @@ class LearnerGroup:
 
     # ------------------------------------------------------------------ waiting
     async def _all(self, what: str, call: Callable[[Any], Any]) -> list[Any]:
-        return await self._wait(what, [call(actor) for actor in self._ranks])
+        with at(what, actor="PolicyLearner"):
+            return await self._wait(what, [call(actor) for actor in self._ranks])
 
     async def _wait(self, what: str, refs: Sequence[Any]) -> list[Any]:
         """Results of all ranks, or the first failure, or RunStopped when the time is over."""

@@ -38,6 +38,7 @@ from drivers.progress import Progress
 from drivers.queries import QueryStream
 from drivers.reference_judge import ReferenceMonitor
 from drivers.step_meter import StepClock, StepMeter
+from drivers.whereabouts import at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +199,8 @@ class TrainLoop:
             self._desk.saw(group)
             if self._method.edits_same_step(group):
                 self._collector.expect(group)
-            group = await self._method.same_step(group)
+            with at("same-step edit", group.query.id, detail=f"visit {group.draw.visit}"):
+                group = await self._method.same_step(group)
             self._edits.start(group)
             scored = score_group(group, self._config.reward, self._config.advantage)
             self._monitor.start(scored)

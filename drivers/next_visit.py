@@ -14,6 +14,7 @@ from core.records import Draw, GradedGroup
 from core.rubric import Rubric
 from drivers.methods.base import Method
 from drivers.ports import Store
+from drivers.whereabouts import at
 
 
 @dataclass(kw_only=True, eq=False)
@@ -52,7 +53,8 @@ class NextVisitEdits:
         if previous is not None and not previous.settled.is_set():
             try:
                 async with asyncio.timeout(self._method.deadline_s):
-                    await previous.settled.wait()
+                    with at("waiting for the edit of an earlier visit", draw.query_id):
+                        await previous.settled.wait()
             except TimeoutError:
                 previous.is_expired = True
         await self._method.ready(draw)
@@ -74,7 +76,12 @@ class NextVisitEdits:
 
     async def _run(self, ticket: _Ticket, group: GradedGroup) -> None:
         try:
-            await self._method.next_visit(group, lambda: ticket.is_expired)
+            with at(
+                "editing for the next visit",
+                ticket.draw.query_id,
+                detail=f"visit {ticket.draw.visit}",
+            ):
+                await self._method.next_visit(group, lambda: ticket.is_expired)
         finally:
             self._settle(ticket)
 

@@ -17,6 +17,7 @@ from typing import Protocol
 from core.config import RolloutConfig
 from core.errors import RolloutError, StaleVersionError, WeightSyncError
 from core.records import GenerateRequest, Rollout, WeightUpdate
+from drivers.whereabouts import at
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +128,8 @@ class RayRolloutPool:
         limit = self._config.start_timeout_s
         try:
             async with asyncio.timeout(limit):
-                await member.worker.start()
+                with at("starting", actor=member.name):
+                    await member.worker.start()
         except TimeoutError:
             raise RolloutError(
                 f"the rollout pool waited {limit:.0f} s for {member.name} to start its engine, "
@@ -186,7 +188,8 @@ class RayRolloutPool:
         worker = member.worker
         try:
             async with asyncio.timeout(limit):
-                return await worker.generate(request)
+                with at("generating", request.query_id, detail=_which(request), actor=member.name):
+                    return await worker.generate(request)
         except TimeoutError:
             await self._check(member, worker)
             raise RolloutError(
@@ -201,9 +204,10 @@ class RayRolloutPool:
         self._num_waiting += 1
         try:
             async with asyncio.timeout(limit), self._changed:
-                while not (ready := self._ready()):
-                    self._raise_if_all_given_up(f"query {request.query_id!r}")
-                    await self._changed.wait()
+                with at("waiting for a worker", request.query_id, detail=_which(request)):
+                    while not (ready := self._ready()):
+                        self._raise_if_all_given_up(f"query {request.query_id!r}")
+                        await self._changed.wait()
                 member = min(ready, key=lambda m: (m.num_running, m.index))
                 member.num_running += 1
                 return member
@@ -251,7 +255,9 @@ class RayRolloutPool:
         started = time.monotonic()
         try:
             async with asyncio.timeout(limit):
-                version = await member.worker.load_weights(update)
+                detail = f"policy version {update.version}"
+                with at("loading weights", detail=detail, actor=member.name):
+                    version = await member.worker.load_weights(update)
         except TimeoutError:
             raise WeightSyncError(
                 f"the rollout pool waited {limit:.0f} s for {member.name} to load policy version "
@@ -337,3 +343,7 @@ class RayRolloutPool:
     async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+def _which(request: GenerateRequest) -> str:
+    return f"visit {request.visit} rollout {request.index}"

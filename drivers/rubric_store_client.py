@@ -20,6 +20,7 @@ from core.errors import ConfigError, RunStopped
 from core.records import Commit, CommitResult, Verdict
 from core.rubric import Rubric
 from drivers.combined_calls import CombinedCalls
+from drivers.whereabouts import at
 
 T = TypeVar("T")
 
@@ -121,7 +122,8 @@ class StoreClient:
 
     async def _wait(self, ref: Any, what: str) -> Any:
         try:
-            return await asyncio.wait_for(ref, self._timeout_s)
+            with at(what, actor=self.name):
+                return await asyncio.wait_for(ref, self._timeout_s)
         except TimeoutError:
             raise TimeoutError(
                 f"the driver waited {self._timeout_s:g} s for {self.name} to {what}: look at "

@@ -34,6 +34,8 @@ from drivers.run_data import RunData
 from drivers.run_folder import RunFolder
 from drivers.run_parts import Started, start_parts
 from drivers.self_check import check_logprobs
+from drivers.stall_watchdog import stall_watchdog
+from drivers.whereabouts import tracking
 
 log = logging.getLogger("ratchet")
 
@@ -78,7 +80,12 @@ class Run:
             self._branch.record()
             found = found or self._branch.start
         try:
-            end = await self._train_on_parts(found)
+            with tracking() as table:
+                watchdog = stall_watchdog(
+                    table, config.loop.stall_after_s, self._folder.files.stalls
+                )
+                async with watchdog:
+                    end = await self._train_on_parts(found)
         except BaseExceptionGroup as group:
             raise first_error(group) from None
         if end.step < config.loop.steps:

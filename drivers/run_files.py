@@ -49,6 +49,8 @@ class RunFiles:
         self.checkpoints = self.folder / "checkpoints"
         self.policy = self.folder / "policy"
         self.tensorboard = self.folder / "tensorboard"
+        self.stalls = self.folder / "stalls"
+        """What the run waited for when it stood still (``drivers/stall_watchdog.py``)."""
 
     def lock(self) -> RunLock:
         """Take ``run.lock``; ConfigError when another driver writes this run."""
@@ -61,7 +63,8 @@ class RunFiles:
 
     def clear(self) -> None:
         """Remove all that a run leaves here (``fresh=true``); other files in the folder stay."""
-        for path in (self.rollouts, self.eval, self.checkpoints, self.policy, self.tensorboard):
+        folders = (self.rollouts, self.eval, self.checkpoints, self.policy, self.tensorboard)
+        for path in (*folders, self.stalls):
             shutil.rmtree(path, ignore_errors=True)
         made = (self.summary, self.health, self.report, self.picture)
         files = (self.config, self.metrics, self.events, *made)

@@ -30,6 +30,7 @@ from drivers.packaged_model import resolve_model
 from drivers.replica_count import ReplicaCount
 from drivers.served_clients import ServedJudge, ServedWriter, Watch
 from drivers.spending import Spending
+from drivers.whereabouts import at
 from serve.backends.base import read_api_key
 from serve.identity import judge_identity, writer_identity
 
@@ -287,7 +288,8 @@ def _detail(app: Any) -> str:
 async def _in_thread(what: str, call: Callable[[], T]) -> T:
     """Return what a blocking call of Serve gives, within a limit."""
     try:
-        return await asyncio.wait_for(asyncio.to_thread(call), _SERVE_TIMEOUT_S)
+        with at(what, actor="Ray Serve"):
+            return await asyncio.wait_for(asyncio.to_thread(call), _SERVE_TIMEOUT_S)
     except TimeoutError:
         raise TimeoutError(
             f"the driver waited {_SERVE_TIMEOUT_S:.0f} s for Ray Serve to {what}: see `serve "

@@ -45,6 +45,7 @@ from core.writer_requests import WriterRequest
 from drivers.grading import Grader
 from drivers.methods.counts import EvolutionCounts
 from drivers.ports import Parts
+from drivers.whereabouts import at
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,8 @@ class EditDesk:
     async def write(self, request: WriterRequest) -> Completion:
         """Return the writer's raw reply; ``failure`` is set when there is none."""
         self.counts.writer_calls += 1
-        return await self._writer.write(request)
+        with at("writing", request.query_id, actor="RubricWriter"):
+            return await self._writer.write(request)
 
     async def grade(
         self, query: Query, response: str, criteria: Sequence[Criterion]
@@ -120,7 +122,8 @@ class EditDesk:
             )
             return RescoreReply(verdicts=verdicts, judge=self._judge.identity)
         self.counts.rescored_calls += 1
-        reply = await self._judge.rescore(request)
+        with at("rescoring", request.query_id, actor="Judge"):
+            reply = await self._judge.rescore(request)
         fresh = {
             key: v
             for row, verdicts in zip(rows, reply.verdicts, strict=True)
