@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from actors.chat_template import read_chat_template
 from core.config import PolicyConfig, RunConfig
@@ -44,19 +45,28 @@ def missing(config: RunConfig, data: RunData) -> list[str]:
 
 
 def folder_problems(runs_dir: str | None, name: str) -> list[str]:
-    """Say why the run's folder cannot be written; nothing is made to find out."""
+    """Say why the run's folder cannot be made; nothing stays of what is made to find out."""
     try:
         folder = runs_root(runs_dir) / name
     except ConfigError as error:
         return [str(error)]
     existing = next(p for p in (folder, *folder.parents) if os.path.lexists(p))
-    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+    if existing.is_dir() and _takes_folders(existing):
         return []
     reason = "cannot be written" if existing.is_dir() else "is no folder"
     return [
         f"got {folder} for the run's files, but {existing} {reason}, wanted a folder that this "
         "user can write: set runs_dir (or RATCHET_RUNS_DIR) to one"
     ]
+
+
+def _takes_folders(folder: Path) -> bool:
+    """Try it: permissions say yes to root also where nothing can be made."""
+    try:
+        with TemporaryDirectory(prefix=".ratchet-", dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def _policy_problems(config: RunConfig) -> list[str]:

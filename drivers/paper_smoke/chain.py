@@ -93,7 +93,7 @@ def _sft(out: Path, queries: str) -> list[str]:
     return [
         "--config", "sft_anchor", "name=sft_anchor", f"runs_dir={out / 'runs'}",
         f"data.train={queries}", f"policy.model={MODEL}",
-        "learner.deepspeed=null", "loop.keep_checkpoints=1",
+        "learner.deepspeed=null",
     ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from core.grading.schema import judge_schema
 from core.rubric import Criterion
+from drivers.config_file import load_config, load_offline_config
 from drivers.paper_smoke.chain import METHODS, chain
 from drivers.paper_smoke.replies import reply_to
 
@@ -40,3 +41,14 @@ def test_the_chain_goes_from_data_to_a_report_over_every_method(tmp_path: Path) 
     trained = [command for command in commands if command[0] == "train"]
     for method, command in zip(METHODS, trained, strict=True):
         assert f"evolution.method={method}" in command
+
+
+@pytest.mark.parametrize(("kind", "number"), [("train", 3), ("offline", 1)])
+def test_the_chains_configs_are_ones_that_the_commands_take(
+    tmp_path: Path, kind: str, number: int
+) -> None:
+    commands = [link.command for link in chain(tmp_path, "http://127.0.0.1:1/v1")]
+    load = load_config if kind == "train" else load_offline_config
+    found = [load(c[2], c[3:]) for c in commands if c[:2] == [kind, "--config"]]
+    assert len(found) == number
+    assert {config.policy.model for config in found} == {"packaged:smollm2-135m-instruct"}

@@ -47,7 +47,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["runs_dir=/dev/null"], "/dev/null is no folder"),
         (["runs_dir=/dev/null/runs"], "/dev/null is no folder"),
         (["runs_dir=~no-such-user-here/runs"], "which names no folder"),
-        (["runs_dir=/proc/runs"], "which cannot be written"),
+        (["runs_dir=/proc/runs"], "/proc cannot be written"),
         (['data.train="a\\0b"'], "got no readable file"),
         (["policy.model=packaged:other"], "it is the only one packed"),
         (["judge.backend=vllm", "judge.model=packaged:other"], "it is the only one packed"),
