@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
+    num_calls: int
     places: int
+    """What it got, once it is let in."""
     turn: "asyncio.Future[None]"
 
 
@@ -30,18 +32,25 @@ class CallGate:
         if not self._line and self._free >= places:
             self._free -= places
             return places
-        mine = _Waiting(places, asyncio.get_running_loop().create_future())
+        mine = _Waiting(num_calls, 0, asyncio.get_running_loop().create_future())
         self._line.append(mine)
         try:
             await mine.turn
         except asyncio.CancelledError:
             if mine.turn.done() and not mine.turn.cancelled():
-                self._free += places
+                self._free += mine.places
             elif mine in self._line:
                 self._line.remove(mine)
             self._let_in()
             raise
-        return places
+        return mine.places
+
+    def resize(self, limit: int) -> None:
+        """Have so many places from now on; fewer than are taken are reached as they come back."""
+        if limit != self._limit:
+            self._free += limit - self._limit
+            self._limit = limit
+            self._let_in()
 
     def release(self, places: int) -> None:
         """Give places back."""
@@ -49,8 +58,13 @@ class CallGate:
         self._let_in()
 
     def _let_in(self) -> None:
-        while self._line and self._line[0].places <= self._free:
-            first = self._line.popleft()
+        while self._line:
+            first = self._line[0]
+            places = min(first.num_calls, self._limit)
+            if self._free < places:
+                return
+            self._line.popleft()
             if not first.turn.cancelled():
-                self._free -= first.places
+                self._free -= places
+                first.places = places
                 first.turn.set_result(None)

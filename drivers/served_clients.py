@@ -98,9 +98,10 @@ class _OverBudget(_Unanswered):
         super().__init__("unavailable", reason)
 
 
-def in_flight_limit(config: ServedModelConfig) -> int:
-    """Return how many calls the deployment works on at a time."""
-    ongoing = config.max_ongoing_requests * config.num_replicas
+def in_flight_limit(config: ServedModelConfig, num_replicas: int | None = None) -> int:
+    """Return how many calls the deployment works on at a time, with as many replicas as configured
+    or as run at present."""
+    ongoing = config.max_ongoing_requests * (num_replicas or config.num_replicas)
     return min(ongoing, config.max_concurrency) if config.backend == "openai" else ongoing
 
 
@@ -122,6 +123,7 @@ class _Client:
         self._name = name
         self._prefix = prefix
         self._watch = watch
+        self._served = config
         self._start_timeout_s = config.start_timeout_s
         self._gate = CallGate(in_flight_limit(config))
         self._calls = self._retries = self._verdicts = 0
@@ -167,6 +169,8 @@ class _Client:
         """Return the reply; raises ``_Unanswered`` when none comes."""
         self._check_budget()
         self._waiting += 1
+        # A deployment that was scaled meanwhile has places for more calls, or for fewer.
+        self._gate.resize(in_flight_limit(self._served, self._watch.num_replicas()))
         try:
             places = await self._gate.acquire(num_calls)  # ends: every holder's wait is limited
         finally:

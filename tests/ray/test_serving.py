@@ -20,11 +20,11 @@ from core.query import Anchor
 from core.records import JudgeReply, JudgeRequest, RescoreRequest
 from core.rubric import Criterion, Rule
 from core.writer_requests import ContrastRequest
+from drivers import judge as judge_command
 from drivers.served_clients import ServedJudge
 from drivers.serving import (
     app_name,
     deployment_options,
-    scale,
     start_judge,
     start_serving,
     start_writer,
@@ -255,7 +255,9 @@ async def test_every_request_is_answered_when_a_replica_is_killed() -> None:
         await stop_serving("kill")
 
 
-async def test_scaling_keeps_running_replicas_and_loses_no_request() -> None:
+async def test_scaling_keeps_running_replicas_and_loses_no_request(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with StubOpenAI(verdict_reply) as stub:
         judge = await start_judge(run_config("scale", endpoint(stub)))
         (first,) = replicas("scale")
@@ -271,10 +273,17 @@ async def test_scaling_keeps_running_replicas_and_loses_no_request() -> None:
                 count += 1
 
         tasks = [asyncio.create_task(ask()) for _ in range(4)]
-        await scale("scale", "judge", 2, timeout_s=60.0)
+        assert await asyncio.to_thread(judge_command.main, ["scale", "scale", "2"]) == 0
         assert len(replicas("scale")) == 2
         assert first in replicas("scale")
-        await scale("scale", "judge", 1, timeout_s=60.0)
+        capsys.readouterr()
+        assert await asyncio.to_thread(judge_command.main, ["status", "--json"]) == 0
+        printed = capsys.readouterr().out
+        (row,) = json.loads(printed[printed.index("[") : printed.rindex("]") + 1])
+        assert (row["application"], row["replicas"]) == ("ratchet-scale-judge", {"RUNNING": 2})
+        assert await asyncio.to_thread(judge_command.main, ["scale", "absent", "2"]) == 2
+        assert "ratchet-scale-judge" in capsys.readouterr().err
+        assert await asyncio.to_thread(judge_command.main, ["scale", "scale", "1"]) == 0
         stop.set()
         await asyncio.gather(*tasks)
         assert len(replicas("scale")) == 1

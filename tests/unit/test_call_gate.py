@@ -60,6 +60,25 @@ async def test_a_cancelled_caller_leaves_the_line_and_gives_back_what_it_got() -
     assert await asyncio.wait_for(gate.acquire(1), 1) == 1
 
 
+async def test_a_wider_gate_lets_in_who_waits_and_a_narrower_one_fills_up_again_later() -> None:
+    gate = CallGate(2)
+    held = await gate.acquire(2)
+    one = asyncio.create_task(gate.acquire(2))
+    two = asyncio.create_task(gate.acquire(2))
+    await asyncio.sleep(0)
+    gate.resize(4)
+    assert await asyncio.wait_for(one, 1) == 2
+    assert not two.done()
+    gate.resize(1)
+    gate.release(held)
+    await asyncio.sleep(0)
+    assert not two.done()  # the second's two places are still over the limit of one
+    gate.release(2)
+    assert await asyncio.wait_for(two, 1) == 1  # all that there is by now
+    gate.release(1)
+    assert await asyncio.wait_for(gate.acquire(3), 1) == 1
+
+
 async def test_replicas_are_counted_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = [3, -1, 2]
 

@@ -14,7 +14,7 @@ from core.records import Completion, JudgeReply, JudgeRequest, RescoreRequest, U
 from core.rubric import Criterion
 from core.writer_requests import ContrastRequest
 from drivers import served_clients
-from drivers.served_clients import ServedJudge, ServedWriter, in_flight_limit
+from drivers.served_clients import ServedJudge, ServedWriter, Watch, in_flight_limit
 
 C1 = Criterion(id="c1", text="It is warm.", max=2)
 REQUEST = JudgeRequest(query_id="q7", prompt="p", response="r", criteria=(C1,))
@@ -169,6 +169,20 @@ def test_an_endpoints_limit_bounds_what_is_out() -> None:
     config = JudgeConfig(backend="openai", model="m", max_concurrency=5, num_replicas=4)
     assert in_flight_limit(config) == 5
     assert in_flight_limit(JudgeConfig(max_ongoing_requests=8, num_replicas=4)) == 32
+
+
+async def test_a_deployment_that_was_scaled_gets_as_many_calls_as_it_has_places_for() -> None:
+    running: list[int | None] = [None]
+    handle = ScriptedHandle(REPLY, delay_s=0.02)
+    config = JudgeConfig(max_ongoing_requests=2, num_replicas=1)
+    judge = ServedJudge(handle, config, "j", watch=Watch(num_replicas=lambda: running[0]))
+
+    async def most_at_once(num_replicas: int | None) -> int:
+        running[0], handle.most_in_flight = num_replicas, 0
+        await asyncio.gather(*(judge.grade(REQUEST) for _ in range(20)))
+        return handle.most_in_flight
+
+    assert [await most_at_once(n) for n in (None, 3, 1)] == [2, 6, 2]
 
 
 async def test_the_writer_hands_on_replies_and_failures() -> None:
