@@ -25,6 +25,7 @@ from drivers.checkpoint import (
 from drivers.config_file import dump_config
 from drivers.gathered import first_error
 from drivers.held_out import Evaluator
+from drivers.live_file import LiveFile, written
 from drivers.live_metrics import LiveMetrics, live_metrics
 from drivers.loop import Position, TrainLoop
 from drivers.past_groups import past_groups
@@ -58,6 +59,7 @@ class Run:
         self._started = started
         self._branch = branch
         self._loop: TrainLoop | None = None
+        self._live: LiveFile | None = None
 
     def request_stop(self) -> bool:
         """Ask the loop for an end with a checkpoint; False when it is not running yet."""
@@ -79,12 +81,12 @@ class Run:
         if self._branch is not None:
             self._branch.record()
             found = found or self._branch.start
+        files = self._folder.files
         try:
             with tracking() as table:
-                watchdog = stall_watchdog(
-                    table, config.loop.stall_after_s, self._folder.files.stalls
-                )
-                async with watchdog:
+                self._live = LiveFile(files.live, config.name, config.loop.steps, table)
+                watchdog = stall_watchdog(table, config.loop.stall_after_s, files.stalls)
+                async with written(self._live), watchdog:
                     end = await self._train_on_parts(found)
         except BaseExceptionGroup as group:
             raise first_error(group) from None
@@ -173,6 +175,8 @@ class Run:
                 progress,
             )
             sources = [self._loop.live_figures, *started.live_sources]
+            if self._live is not None:
+                self._live.sources = sources
             try:
                 async with live_metrics(LiveMetrics(config.name), sources):
                     return await self._loop.run(position, past)

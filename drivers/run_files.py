@@ -49,6 +49,8 @@ class RunFiles:
         self.checkpoints = self.folder / "checkpoints"
         self.policy = self.folder / "policy"
         self.tensorboard = self.folder / "tensorboard"
+        self.live = self.folder / "live.json"
+        """How the run stands, while its driver works (``drivers/live_file.py``)."""
         self.stalls = self.folder / "stalls"
         """What the run waited for when it stood still (``drivers/stall_watchdog.py``)."""
 
@@ -69,7 +71,7 @@ class RunFiles:
         made = (self.summary, self.health, self.report, self.picture)
         files = (self.config, self.metrics, self.events, *made)
         sidecars = [self.rubrics.with_name(self.rubrics.name + end) for end in ("-wal", "-shm")]
-        for path in (*files, self.branch, self.spending, self.rubrics, *sidecars):
+        for path in (*files, self.live, self.branch, self.spending, self.rubrics, *sidecars):
             path.unlink(missing_ok=True)
 
     # -------------------------------------------------------------- writing
