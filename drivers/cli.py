@@ -9,6 +9,7 @@ _COMMANDS = {
     "anchors": "write reference answers, have them validated by models and by people",
     "train": "run training from a config (--dry-run shows what it would do)",
     "offline": "SFT on anchors or scripts and DPO on checklist pairs: the papers' baselines",
+    "doctor": "whether this machine and cluster can run, and what a run lacks",
     "inspect": "how a run stands: queues, policy age, judge, what is under way, last edits",
     "judge": "look at the judges on a cluster, scale one while its run goes on",
     "evaluate": "a model or a run's checkpoints on a benchmark",
