@@ -191,8 +191,10 @@ async def _start(run: str, part: Part, config: ServedModelConfig, identity: str)
         folder = await asyncio.to_thread(resolve_model, config.model)
     logger.info("starting %s: %d replica(s) of %s", name, config.num_replicas, identity)
     build = functools.partial(_application, part, config, key, folder)
-    handle = await _in_thread(f"take {name}", functools.partial(_deploy, name, build))
-    await _wait_until_running(name, config.start_timeout_s)
+    # Not in _in_thread: the looks at the number of replicas are no progress of the run.
+    with at("starting", detail=name, actor="Ray Serve"):
+        handle = await _in_thread(f"take {name}", functools.partial(_deploy, name, build))
+        await _wait_until_running(name, config.start_timeout_s)
     return handle
 
 
@@ -288,8 +290,7 @@ def _detail(app: Any) -> str:
 async def _in_thread(what: str, call: Callable[[], T]) -> T:
     """Return what a blocking call of Serve gives, within a limit."""
     try:
-        with at(what, actor="Ray Serve"):
-            return await asyncio.wait_for(asyncio.to_thread(call), _SERVE_TIMEOUT_S)
+        return await asyncio.wait_for(asyncio.to_thread(call), _SERVE_TIMEOUT_S)
     except TimeoutError:
         raise TimeoutError(
             f"the driver waited {_SERVE_TIMEOUT_S:.0f} s for Ray Serve to {what}: see `serve "

@@ -4,11 +4,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from core.records import GenerateRequest, JudgeReply, JudgeRequest, Rollout
-from drivers import stacks
+from drivers import serving, stacks
 from drivers.loop import Position
 from drivers.run_files import RunFiles
 from drivers.stall_watchdog import MAX_LINES, stall_watchdog
@@ -174,6 +175,17 @@ async def test_a_hung_rollout_is_named_beside_the_groups_that_wait_for_it(tmp_pa
 async def test_a_silent_judge_is_named_with_its_queries(tmp_path: Path) -> None:
     text = await stalled(Rig(make_config(), tmp_path / "c", judge=HungJudge()), tmp_path)
     assert text.count("judging on Judge: query") == 4
+
+
+async def test_looking_at_the_replicas_is_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = {"RUNNING": 2}
+    app = SimpleNamespace(deployments={"Judge": SimpleNamespace(replica_states=states)})
+    found = SimpleNamespace(applications={"ratchet-r-judge": app})
+    monkeypatch.setattr("ray.serve.status", lambda: found)
+    with tracking() as table:
+        before = table.last_change
+        assert await serving._num_running("ratchet-r-judge", "judge") == 2
+        assert table.last_change == before
 
 
 # ---------------------------------------------------------------------- stacks
